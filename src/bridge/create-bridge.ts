@@ -28,7 +28,7 @@ import type { RpcOverStdio, RpcOverStdioOptions } from './editor/rpc-over-stdio.
 import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGateway } from './gateway/create-gateway.ts';
-import { type RegisteredInstance, registerInstance } from './instances/instance-registry.ts';
+import { CLOCK_DIFFERS, type RegisteredInstance, registerInstance } from './instances/instance-registry.ts';
 import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
@@ -100,7 +100,6 @@ export interface BridgeOptions extends Runtime, WorkPlaces {
 
 const PROBE_INTERVAL_MS = 30_000;
 const PROBE_TIMEOUT_MS = 15_000;
-const HEARTBEAT_MS = 2_000;
 const ARTIFACT_SWEEP_MS = 10 * 60_000;
 
 export async function createBridge(options: BridgeOptions): Promise<Bridge> {
@@ -126,8 +125,9 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     store: createInstanceStore(database),
     id: makeId('ins_'),
     version: ping.version,
-    heartbeatMs: database.engine === 'postgres' ? HEARTBEAT_MS : undefined,
+    isShared: database.engine === 'postgres',
     onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
+    onClockDifference: (differenceMs) => logger.warn({ differenceMs }, CLOCK_DIFFERS),
   });
   const gateway = { id: settings.gateway.provider_id, label: settings.gateway.label };
   const runtime = createGateway({
@@ -193,6 +193,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       maxBytesOfOwner: settings.bridge.limits.scratch_bytes_per_owner,
     },
     instance: instance.id,
+    lease: instance.lease,
     limits,
     permissions,
     withConfigured: createWithConfigured(settings.bridge),

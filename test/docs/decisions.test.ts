@@ -13,7 +13,7 @@ function constant(file: string, name: string): number {
 }
 
 test('DP-8: decision 7 names the time after which an instance counts as dead', () => {
-  const seconds = constant('src/bridge/sessions/create-sessions.ts', 'DEAD_AFTER_MS') / 1000;
+  const seconds = constant('src/bridge/instances/instance-registry.ts', 'DEAD_AFTER_MS') / 1000;
   assert.ok(seconds > 0);
   assert.ok(decision('0007-numbered-updates-in-chunks').includes(`heartbeat is ${seconds} seconds old`));
 });

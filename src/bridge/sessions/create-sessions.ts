@@ -8,6 +8,7 @@ import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { ShownMcpServer } from '../contract/session.ts';
+import type { Lease } from '../instances/instance-registry.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
@@ -24,7 +25,7 @@ import {
   settleInterrupted,
   sweepOldRecords,
 } from './housekeeping.ts';
-import { createSessionTable, type LiveSession } from './live-session.ts';
+import { createSessionTable, type LiveSession, stopTurn } from './live-session.ts';
 import { createServerBox, type ServerBox, shownServers } from './mcp-servers.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
@@ -33,7 +34,7 @@ import type { TurnLimits } from './turn-limits.ts';
 import { createReplay, createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';
 import { createUpdateHub } from './update-hub.ts';
-import { createLongTextReader, createUpdateLog } from './update-log.ts';
+import { createLongTextReader, createUpdateLog, type SessionFence } from './update-log.ts';
 import { createUpdateStream } from './update-stream.ts';
 import type { WorkingDirectories } from './working-directory.ts';
 
@@ -68,6 +69,7 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly checkpoints: Checkpoints | undefined;
   /** The id of this running bridge. */
   readonly instance: string;
+  readonly lease: Lease;
   readonly retention: Retention;
   readonly limits: TurnLimits;
   readonly permissions: TurnRunnerOptions['permissions'];
@@ -83,8 +85,6 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly scratch: Pick<ScratchSpaceOptions, 'folder' | 'shelves' | 'maxBytes' | 'maxBytesOfOwner'> | undefined;
 }
 
-/** Four missed heartbeats: with the pause, what a dead bridge left is settled within 15 seconds. */
-const DEAD_AFTER_MS = 8_000;
 const SETTLE_PAUSE_MS = 2_000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 /** A little longer than the five seconds that an agent may take to be quiet. */
@@ -97,7 +97,7 @@ const SETTLE_MS = 25_000;
 
 /** Puts the parts of the session orchestrator together, and ends what an earlier run left open. */
 export async function createSessions(options: SessionsOptions): Promise<Sessions> {
-  const { database, providers, directories, checkpoints, instance, clock, makeId, logger } = options;
+  const { database, providers, directories, checkpoints, instance, lease, clock, makeId, logger } = options;
   const sessions = createSessionStore(database);
   const turns = createTurnStore(database);
   const updates = createUpdateStore(database);
@@ -106,9 +106,11 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   const log = createUpdateLog({
     clock,
     write,
+    fence: sessions.isShared ? createFence() : undefined,
     insertChunks: updates.insert,
     onLost: (count) => logger.error({ count }, 'updates of sessions could not be stored'),
   });
+  lease.onBeat(log.look);
   const replay = createReplay(log, updates);
   const hub = createUpdateHub(replay, clock);
 
@@ -137,7 +139,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
         hasRoom: log.hasRoom,
         whenRoom: log.whenRoom,
         receiversKeepUp: () => hub.room(key),
-        reserve: (upTo) => log.store([sessions.reserve(key, upTo)]),
+        reserve: (upTo) => log.storeOwn(key, [sessions.reserve(key, upTo)]),
       }),
   });
   const audits = createAuditStore(database);
@@ -155,6 +157,10 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     clock,
     makeId,
     write,
+    async readUpdate(key, seq) {
+      const [chunk] = await updates.readAfter(key, seq - 1);
+      return chunk?.updates.split('\n')[seq - chunk.first_seq];
+    },
   });
   const scratch =
     options.scratch === undefined
@@ -186,12 +192,36 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     },
   });
 
+  /** A session that another bridge has taken is stopped here, and its clients get what is stored. */
+  function createFence(): SessionFence {
+    return {
+      mayShow: lease.isHeld,
+      statement(key) {
+        const session = table.byKey(key);
+        return session?.stored === 'open' ? sessions.fence(key, session.epoch) : undefined;
+      },
+      async isKept(key) {
+        const session = table.byKey(key);
+        const holder = await sessions.holderOf(key);
+        if (session === undefined || holder?.instance !== instance) return false;
+        change(session, { kind: 'kept', epoch: holder.epoch });
+        return true;
+      },
+      onTaken(key) {
+        const session = table.byKey(key);
+        logger.warn({ sessionId: session?.id }, 'another bridge has ended the turn of a session and may use it now');
+        session?.stream.abandon();
+        for (const turn of session?.turns ?? []) stopTurn(turn, 'interrupted');
+      },
+    };
+  }
+
   /** Where the store is ours alone, whatever another instance left open died with it. */
   async function settleDead(): Promise<void> {
-    const now = clock.now();
-    const aliveSince = sessions.isShared ? now - DEAD_AFTER_MS : Number.MAX_SAFE_INTEGER;
-    const settled = await settleInterrupted({ turns, updates, instance, aliveSince, now });
-    await instances.removeOthers(instance, aliveSince);
+    if (!lease.mayJudge()) return;
+    const { deadAfterMs } = lease;
+    const settled = await settleInterrupted({ turns, updates, instance, deadAfterMs, now: clock.now() });
+    await instances.removeOthers(instance, deadAfterMs);
     if (settled > 0) logger.warn({ settled }, 'turns that died with their bridge were ended as interrupted');
   }
   await settleDead();

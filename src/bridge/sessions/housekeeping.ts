@@ -13,8 +13,8 @@ interface SettleOptions {
   readonly updates: Pick<UpdateStore, 'insert'>;
   /** This bridge: its own turns live. */
   readonly instance: string;
-  /** Instances without a heartbeat since then have ended. */
-  readonly aliveSince: number;
+  /** Instances without a heartbeat for this long have ended; undefined: all others have. */
+  readonly deadAfterMs: number | undefined;
   readonly now: number;
 }
 
@@ -23,9 +23,9 @@ const REASON = 'The bridge was stopped while the turn was open.';
 
 /** Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED (contract/bridge 1); answers how many. */
 export async function settleInterrupted({ turns, updates, ...options }: SettleOptions): Promise<number> {
-  const { instance, aliveSince, now } = options;
+  const { instance, deadAfterMs, now } = options;
   for (let total = 0; ; ) {
-    const dead = await turns.findDead(instance, aliveSince, PAGE);
+    const dead = await turns.findDead(instance, deadAfterMs, PAGE);
     const reserved = new Map(dead.map(({ session }) => [session.key, session.reserved_seq]));
     let settled = 0;
     for (const { turn, session } of dead) {

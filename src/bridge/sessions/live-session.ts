@@ -177,6 +177,8 @@ export interface SessionTable {
   create(owner: string, sessionId: string): LiveSession;
   /** The session of that name, if it is in memory. */
   peek(owner: string, sessionId: string): LiveSession | undefined;
+  /** The same by its key. */
+  byKey(key: string): LiveSession | undefined;
   remove(session: LiveSession): void;
   all(): Iterable<LiveSession>;
 }
@@ -197,6 +199,7 @@ const IDLE_MS = 60_000;
 export function createSessionTable(options: SessionTableOptions): SessionTable {
   const { store, clock, change, makeKey, createStream } = options;
   const sessions = new Map<string, LiveSession>();
+  const keys = new Map<string, LiveSession>();
   const nameOf = (owner: string, sessionId: string) => `${owner}\n${sessionId}`;
 
   function use(session: LiveSession): LiveSession {
@@ -209,7 +212,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
 
   function make(key: string, id: string, owner: string, lastSeq: number): LiveSession {
     dropIdle();
-    return use({
+    const session: LiveSession = {
       ...newSession(key, id, owner),
       stream: createStream(key, lastSeq),
       turns: [],
@@ -217,15 +220,22 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
       closing: undefined,
       held: undefined,
       usedAt: 0,
-    });
+    };
+    keys.set(key, session);
+    return use(session);
+  }
+
+  function remove(session: LiveSession): void {
+    sessions.delete(nameOf(session.owner, session.id));
+    keys.delete(session.key);
   }
 
   /** The least recently used come first in the map. */
   function dropIdle(): void {
     const limit = clock.monotonic() - IDLE_MS;
-    for (const [name, session] of sessions) {
+    for (const session of sessions.values()) {
       if (sessions.size < MAX_IDLE || session.usedAt > limit) return;
-      if (!isBusy(session)) sessions.delete(name);
+      if (!isBusy(session)) remove(session);
       else use(session);
     }
   }
@@ -272,7 +282,8 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     },
     create: (owner, sessionId) => sessions.get(nameOf(owner, sessionId)) ?? make(makeKey(), sessionId, owner, 0),
     peek: (owner, sessionId) => sessions.get(nameOf(owner, sessionId)),
-    remove: (session) => void sessions.delete(nameOf(session.owner, session.id)),
+    byKey: (key) => keys.get(key),
+    remove,
     all: () => sessions.values(),
   };
 }

@@ -1,4 +1,4 @@
-import type { Statement } from '../../platform/database/statement.ts';
+import type { Statement, StatementResult } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentEvent } from '../agents/agent-provider.ts';
@@ -32,8 +32,13 @@ export interface SessionRecords {
   audit(session: LiveSession, turn: LiveTurn, providerId: string, decision: string, subject: unknown): void;
   /** Records what an agent keeps of a conversation that is over. */
   leftBehind(session: LiveSession, providerId: string, what: string): void;
-  /** Stores how a turn ended, then tells it; resolves when both are done. */
+  /**
+   * Stores how a turn ended, then tells it; resolves when both are done. Where another bridge has ended the turn, what that
+   * one stored is reported.
+   */
   conclude(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
+  /** Tells how a turn of a session ended that another bridge has; as it is stored there, or as given if it is still open. */
+  concludeTaken(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
   /** Whether the newest turn of the session, as stored, is that call. */
   isLastTurn(session: LiveSession, method: TurnRequest['method'], requestId: string): Promise<boolean>;
   /** Whether nobody has used the session since, as stored, and nothing runs in it. */
@@ -53,7 +58,9 @@ export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'>
   readonly log: UpdateLog;
   readonly hub: UpdateHub;
   readonly instance: string;
-  write(statements: readonly Statement[]): Promise<unknown>;
+  write(statements: readonly Statement[]): Promise<readonly StatementResult[]>;
+  /** The text of one update, as it is stored. */
+  readUpdate(sessionKey: string, seq: number): Promise<string | undefined>;
 }
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
@@ -104,8 +111,25 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     return promise;
   }
 
+  async function concludeTaken(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void> {
+    const { key, stream } = session;
+    try {
+      const status = 'failure' in outcome ? 'failed' : outcome.status;
+      const ended = { id: turn.id, status, outcome: outcomeText(outcome), lastSeq: stream.lastSeq(), now: clock.now() };
+      await write([turns.end(ended)]);
+      const stored = await turns.outcomeOf(turn.id);
+      const text = stored === undefined ? undefined : await options.readUpdate(key, stored.last_seq);
+      if (stored !== undefined && text !== undefined) hub.publish(key, stored.last_seq, text);
+      turn.lastSeq = stored?.last_seq ?? 0;
+      turn.settle(stored?.outcome ?? ended.outcome);
+    } catch (error) {
+      turn.fail(error);
+    }
+  }
+
   return {
     isShared: sessions.isShared,
+    concludeTaken,
     queued(session, turn, base) {
       turn.firstSeq = session.stream.lastSeq() + 1;
       turn.isStored = true;
@@ -121,9 +145,12 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const expectedSeq = stream.reservedSeq();
       const upTo = Math.max(expectedSeq, stream.lastSeq() + NUMBERS_AHEAD);
       const taken = change(session, { kind: 'begins', place, expectedSeq, upTo, now });
+      let { epoch } = session;
       try {
         const begun = turns.begin(turnRow(session, turn, 'running', base));
-        await write([...taken, begun, summaries.begun(session, turn, base, now)]);
+        const [first] = await write([...taken, begun, summaries.begun(session, turn, base, now)]);
+        const [row] = (first?.rows ?? []) as readonly { readonly epoch: number }[];
+        epoch = Number(row?.epoch ?? epoch);
       } catch (error) {
         // It may have been stored anyway; then the turn would stay open, and the session busy, until a restart.
         const isDoubted = errorCode(error) === 'STORAGE_UNAVAILABLE';
@@ -142,7 +169,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       }
       summaries.stored(session.key);
       // Not before: updates that wait get their numbers once the session that they belong to is stored.
-      change(session, { kind: 'begun' });
+      change(session, { kind: 'begun', epoch });
       turn.isStored = true;
       stream.open(upTo);
       for (const waiting of session.turns) {
@@ -151,7 +178,8 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       }
     },
     opened(session, reference) {
-      session.stream.holdUntil(log.store(change(session, { kind: 'opened', reference })));
+      const named = change(session, { kind: 'opened', reference });
+      session.stream.holdUntil(log.storeOwn(session.key, named));
       // Should this fail, the log tries again, and the updates wait.
       log.flush().catch(() => undefined);
     },
@@ -160,7 +188,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     },
     noted(session, event) {
       const changed = summaries.noted(session, event);
-      if (changed !== undefined) void log.store([changed]);
+      if (changed !== undefined) void log.storeOwn(session.key, [changed]);
     },
     audit: (session, turn, providerId, decision, subject) =>
       audit(session, turn.id, providerId, 'permission', decision, subject),
@@ -172,23 +200,25 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         return;
       }
       const { stream, key } = session;
+      if (stream.isAbandoned()) return concludeTaken(session, turn, outcome);
       const threadId = 'failure' in outcome ? session.threadId : outcome.threadId;
       const origin = { sessionId: session.id, threadId, turnId: turn.id };
       // If the store cannot be reached, the caller gets the error now; the turn is stored when the store is back.
       if (stream.isHolding()) log.flush().catch(turn.fail);
       const { seq, text } = await stream.conclude(stageUpdate(origin, stageOf(outcome), lastWords(outcome)));
+      if (stream.isAbandoned()) return concludeTaken(session, turn, outcome);
       const isLast = session.turns.length === 1;
       if (isLast) stream.close();
       const now = clock.now();
       const status = 'failure' in outcome ? 'failed' : outcome.status;
       log.update(key, seq, text);
-      const ended = log.store([
+      const ended = log.storeOwn(key, [
         turns.end({ id: turn.id, status, outcome: stored, lastSeq: seq, now }),
         ...change(session, { kind: 'turn ended', isLast, lastSeq: seq, now }),
         summaries.ended(session, turn, outcome, seq, now),
       ]);
       log.flush().catch(turn.fail);
-      await ended;
+      if (!(await ended)) return concludeTaken(session, turn, outcome);
       summaries.stored(key);
       hub.publish(key, seq, text);
       stream.resume(seq);

@@ -22,6 +22,8 @@ export interface SessionFacts extends SessionPlace {
   readonly stored: StoredState;
   /** What people have chosen for its turns, as JSON text; empty: nothing. */
   readonly choices: string;
+  /** Of the row, as this bridge knows it: what it writes about the session counts only while the row has the same. */
+  readonly epoch: number;
   /** It is not known whether the beginning of a turn was stored; what takes it back is on its way. */
   readonly isDoubted: boolean;
   /** While a beginning is being stored: what the session was before. */
@@ -41,7 +43,9 @@ export type SessionEvent =
       readonly upTo: number;
       readonly now: number;
     }
-  | { readonly kind: 'begun' }
+  | { readonly kind: 'begun'; readonly epoch: number }
+  /** The row has another epoch than was known, and this bridge has the session. */
+  | { readonly kind: 'kept'; readonly epoch: number }
   /** The beginning was not stored; or, where it is in doubt, it is taken back. Its numbers stay reserved. */
   | {
       readonly kind: 'not begun';
@@ -90,10 +94,11 @@ export function createSessionStates(store: Statements, instance: string): Sessio
         const { row } = event;
         const found = row.closed_at === null ? 'open' : 'closed';
         const isElsewhere = row.instance !== '' && row.instance !== instance;
-        const { choices } = row;
+        const { choices, epoch } = row;
         return to({
           ...placeOfRow(row),
           choices,
+          epoch,
           stored: found,
           state: isElsewhere ? 'elsewhere' : idle(session, found),
         });
@@ -122,7 +127,14 @@ export function createSessionStates(store: Statements, instance: string): Sessio
         return to({ ...place, before: placeOf(session) }, taken);
       }
       case 'begun':
-        return to({ stored: 'open', before: undefined, ...(state === 'starting' && { state: 'running' }) });
+        return to({
+          stored: 'open',
+          before: undefined,
+          epoch: event.epoch,
+          ...(state === 'starting' && { state: 'running' }),
+        });
+      case 'kept':
+        return to({ epoch: event.epoch });
       case 'not begun': {
         const { before = placeOf(session) } = session;
         const next = { ...before, before: undefined };
@@ -175,7 +187,7 @@ export function createSessionStates(store: Statements, instance: string): Sessio
 
 export function newSession(key: string, id: string, owner: string): SessionFacts {
   const place = { threadId: id, providerId: '', reference: '', workingDirectory: '', mcpServers: '' };
-  const nothing = { choices: '', isDoubted: false, before: undefined };
+  const nothing = { choices: '', epoch: 0, isDoubted: false, before: undefined };
   return { key, id, owner, ...place, ...nothing, state: 'absent', stored: 'absent' };
 }
 

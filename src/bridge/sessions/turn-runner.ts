@@ -136,11 +136,13 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       await records.conclude(session, turn, outcome);
       logEnd(session, turn, outcome);
     } catch (error) {
-      turn.fail(error);
+      // That it waits is stored and was told, so it must end as well.
+      const isTaken = errorCode(error) === 'SESSION_BUSY';
+      if (turn.isStored && isTaken) await records.concludeTaken(session, turn, toOutcome(error));
+      else turn.fail(error);
       const code = error instanceof AppError ? error.code : 'INTERNAL_ERROR';
       logEnd(session, turn, { failure: { code, details: {} } });
-      // That it waits is stored and was told, so it must end as well; not where another bridge has taken the session.
-      if (turn.isStored && errorCode(error) !== 'SESSION_BUSY') await records.conclude(session, turn, toOutcome(error));
+      if (turn.isStored && !isTaken) await records.conclude(session, turn, toOutcome(error));
     } finally {
       turn.leaveAgent?.();
     }

@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Statement } from '../../platform/database/statement.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
 import type { AgentEvent, StepMark } from '../agents/agent-provider.ts';
 import { createTextMeter, MAX_OUTPUT_LENGTH, type TextMeter } from '../agents/agent-text.ts';
@@ -12,16 +13,34 @@ export interface UpdateLog {
   update(sessionKey: string, seq: number, text: string): void;
   /** Runs the statements in the same order, with whatever else waits. Resolves when they are stored, and never rejects. */
   store(statements: readonly Statement[]): Promise<void>;
+  /** The same for what only the bridge that has the session may write. Resolves with false when another has it. */
+  storeOwn(sessionKey: string, statements: readonly Statement[]): Promise<boolean>;
   /** Stores now what waits; rejects when that fails. It is tried again later in any case. */
   flush(): Promise<void>;
   hasRoom(): boolean;
   /** Calls once, when there is room again. */
   whenRoom(listener: () => void): void;
+  /** Whatever kept updates from leaving may be over. */
+  look(): void;
   close(): Promise<void>;
+}
+
+/** Where several bridges share the store: what one of them writes about a session counts only while it has the session. */
+export interface SessionFence {
+  /** Whether updates may be shown; they wait otherwise. */
+  mayShow(): boolean;
+  /** Fails with STORAGE_CONFLICT when another bridge has the session. Undefined: not checked. */
+  statement(sessionKey: string): Statement | undefined;
+  /** After a conflict: whether this bridge has the session nevertheless. */
+  isKept(sessionKey: string): Promise<boolean>;
+  /** Another bridge has the session: nothing more of it is written from here. */
+  onTaken(sessionKey: string): void;
 }
 
 interface UpdateLogOptions {
   readonly clock: Clock;
+  /** Undefined: no other bridge shares the store. */
+  readonly fence: SessionFence | undefined;
   insertChunks(chunks: readonly UpdateChunk[]): readonly Statement[];
   write(statements: readonly Statement[]): Promise<unknown>;
   /** Told when the log is closed with something left that could not be stored. */
@@ -30,7 +49,13 @@ interface UpdateLogOptions {
 
 type LogItem =
   | { readonly kind: 'update'; readonly sessionKey: string; readonly seq: number; readonly text: string }
-  | { readonly kind: 'statements'; readonly statements: readonly Statement[]; readonly done: () => void };
+  | {
+      readonly kind: 'statements';
+      /** Undefined: written no matter which bridge has the session. */
+      readonly sessionKey: string | undefined;
+      readonly statements: readonly Statement[];
+      readonly done: (isStored: boolean) => void;
+    };
 
 /** Updates are stored within 20 ms (contract/bridge 1): this wait, a commit that is under way, and their own. */
 const MAX_DELAY_MS = 4;
@@ -42,7 +67,7 @@ const MAX_LENGTH = 4 * 1024 * 1024;
 const CHUNK_LENGTH = 64 * 1024;
 
 export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
-  const { clock, insertChunks, write, onLost } = options;
+  const { clock, fence, insertChunks, write, onLost } = options;
   let length = 0;
   let listeners: (() => void)[] = [];
 
@@ -53,19 +78,59 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
     clock,
     onDropped: onLost,
     async write(batch) {
-      const chunks = toChunks(batch, clock.now());
-      const statements = batch.flatMap((item) => (item.kind === 'statements' ? item.statements : []));
-      await write([...insertChunks(chunks), ...statements]);
+      const taken = await writeBatch(batch);
       for (const item of batch) {
         if (item.kind === 'update') length -= item.text.length;
-        else item.done();
+        else item.done(item.sessionKey === undefined || !taken.has(item.sessionKey));
       }
       if (listeners.length > 0 && hasRoom()) tellListeners();
     },
   });
 
+  /** Resolves with the sessions that another bridge has: nothing of them was written. */
+  async function writeBatch(batch: readonly LogItem[]): Promise<ReadonlySet<string>> {
+    const taken = new Set<string>();
+    try {
+      await writeItems(batch);
+    } catch (error) {
+      if (fence === undefined || errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+      // One session that another bridge has must not hold up the others. Storing something again does no harm.
+      const groups = Map.groupBy(batch, (item) => item.sessionKey);
+      await writeItems(groups.get(undefined) ?? []);
+      for (const [sessionKey, items] of groups) {
+        if (sessionKey !== undefined && !(await writeOwn(fence, sessionKey, items))) taken.add(sessionKey);
+      }
+      for (const sessionKey of taken) fence.onTaken(sessionKey);
+    }
+    return taken;
+  }
+
+  async function writeOwn(own: SessionFence, sessionKey: string, items: readonly LogItem[]): Promise<boolean> {
+    for (let tries = 0; tries < 2; tries += 1) {
+      try {
+        await writeItems(items);
+        return true;
+      } catch (error) {
+        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+        if (!(await own.isKept(sessionKey))) return false;
+      }
+    }
+    return false;
+  }
+
+  async function writeItems(items: readonly LogItem[]): Promise<void> {
+    const statements = items.flatMap((item) => (item.kind === 'statements' ? item.statements : []));
+    await write([...fences(items), ...insertChunks(toChunks(items, clock.now())), ...statements]);
+  }
+
+  function fences(items: readonly LogItem[]): Statement[] {
+    if (fence === undefined) return [];
+    const keys = new Set(items.map((item) => item.sessionKey).filter((key) => key !== undefined));
+    return [...keys].map(fence.statement).filter((statement) => statement !== undefined);
+  }
+
   function hasRoom(): boolean {
-    return length < MAX_LENGTH && batcher.size() < MAX_ITEMS;
+    return length < MAX_LENGTH && batcher.size() < MAX_ITEMS && fence?.mayShow() !== false;
   }
 
   function tellListeners(): void {
@@ -81,12 +146,20 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
     },
     store(statements) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      batcher.add({ kind: 'statements', statements, done: resolve });
+      batcher.add({ kind: 'statements', sessionKey: undefined, statements, done: () => resolve() });
+      return promise;
+    },
+    storeOwn(sessionKey, statements) {
+      const { promise, resolve } = Promise.withResolvers<boolean>();
+      batcher.add({ kind: 'statements', sessionKey, statements, done: resolve });
       return promise;
     },
     flush: batcher.flush,
     hasRoom,
     whenRoom: (listener) => void listeners.push(listener),
+    look() {
+      if (listeners.length > 0 && hasRoom()) tellListeners();
+    },
     close: batcher.close,
   };
 }

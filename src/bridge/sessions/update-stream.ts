@@ -23,7 +23,7 @@ export interface UpdateStream {
   /** A turn of the session has begun here: from now on more numbers are reserved as they are needed. */
   open(upTo: number): void;
   /** Holds what comes next until that is stored: what a client has seen must not be undone by a crash. */
-  holdUntil(stored: Promise<void>): void;
+  holdUntil(stored: Promise<unknown>): void;
   /**
    * Numbers the last update of a turn, after all that is held has left, and holds everything else until `resume`. The
    * caller stores it together with the end of the turn and publishes it then.
@@ -35,6 +35,9 @@ export interface UpdateStream {
   close(): void;
   /** Drops what is held; its numbers are not used. */
   drop(): void;
+  /** Another bridge has the session: what is held, and what is still emitted, is dropped until `restart`. */
+  abandon(): void;
+  isAbandoned(): boolean;
   /** Drops everything and continues after that number; for a session that another bridge may have used. */
   restart(lastSeq: number): void;
 }
@@ -49,7 +52,7 @@ export interface UpdateStreamOptions {
   /** Undefined while those who get the updates keep up; otherwise resolves soon. */
   receiversKeepUp(): Promise<void> | undefined;
   /** Resolves when the store has reserved numbers up to that one; however long that takes. */
-  reserve(upTo: number): Promise<void>;
+  reserve(upTo: number): Promise<unknown>;
 }
 
 /** So many numbers are reserved ahead. */
@@ -75,8 +78,10 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
   let empty: PromiseWithResolvers<void> | undefined;
   let roomy: PromiseWithResolvers<void> | undefined;
   let listensForRoom = false;
+  let abandoned = false;
 
   function emit(make: MakeUpdate): void {
+    if (abandoned) return;
     last += 1;
     const text = make(last);
     if (held.length === 0 && mayLeave(last)) {
@@ -200,7 +205,15 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
       reserving = 'closed';
     },
     drop,
+    abandon() {
+      abandoned = true;
+      reserving = 'closed';
+      drop();
+      giveRoom();
+    },
+    isAbandoned: () => abandoned,
     restart(lastSeq) {
+      abandoned = false;
       last = lastSeq;
       reserved = lastSeq;
       reserving = 'closed';

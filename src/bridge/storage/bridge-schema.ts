@@ -3,9 +3,10 @@ import type { Generated } from 'kysely';
 /** The tables of the bridge's database. */
 export interface BridgeSchema {
   instances: InstanceRow;
-  sessions: Omit<SessionRow, 'choices' | 'mcp_servers'> & {
+  sessions: Omit<SessionRow, 'choices' | 'mcp_servers' | 'epoch'> & {
     readonly choices: Generated<string>;
     readonly mcp_servers: Generated<string>;
+    readonly epoch: Generated<number>;
   };
   turns: TurnRow;
   session_updates: UpdateChunkRow;
@@ -53,6 +54,8 @@ export interface SessionRow {
   readonly mcp_servers: string;
   /** No update has a higher number than this. */
   readonly reserved_seq: number;
+  /** Goes up whenever a bridge takes the session, and when a turn of a dead bridge is ended. */
+  readonly epoch: number;
   readonly created_at: number;
   readonly updated_at: number;
   readonly closed_at: number | null;

@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import type { BridgeSchema, InstanceRow, SessionRouteRow } from './bridge-schema.ts';
 
@@ -135,38 +136,46 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
   };
 }
 
+/** Running bridges. Where several share a database, its clock alone says which of them live: their own clocks may differ. */
 export interface InstanceStore {
-  add(instance: InstanceRow): Promise<void>;
-  /** Inserts it again if another instance has deleted it as ended. */
-  beat(instance: InstanceRow): Promise<void>;
+  /**
+   * Adds it, also when another instance has deleted it as ended. Answers with the time of the heartbeat: that of the
+   * database, where several bridges share it.
+   */
+  beat(instance: InstanceRow): Promise<number>;
   remove(id: string): Promise<void>;
   /** The oldest first. */
   list(): Promise<readonly InstanceRow[]>;
-  /** Deletes the other instances without a heartbeat since then. */
-  removeOthers(own: string, aliveSince: number): Promise<void>;
+  /** Deletes the other instances that have ended; undefined: all others. */
+  removeOthers(own: string, deadAfterMs: number | undefined): Promise<void>;
 }
 
 const MAX_LISTED = 200;
+const DATABASE_TIME = sql<number>`(extract(epoch from clock_timestamp()) * 1000)::bigint`;
 
 export function createInstanceStore(database: Database<BridgeSchema>): InstanceStore {
   const { query } = database;
   return {
-    async add(instance) {
-      await database.write([query.insertInto('instances').values(instance).compile()]);
-    },
     async beat(instance) {
-      const { heartbeat_at } = instance;
-      const row = query.insertInto('instances').values(instance);
+      const heartbeat_at = database.engine === 'postgres' ? DATABASE_TIME : instance.heartbeat_at;
+      const row = query.insertInto('instances').values({ ...instance, heartbeat_at });
       const beat = row.onConflict((conflict) => conflict.column('id').doUpdateSet({ heartbeat_at }));
-      await database.write([beat.compile()]);
+      const [{ rows }] = await database.write([beat.returning('heartbeat_at').compile()]);
+      return Number(rows[0]?.heartbeat_at ?? instance.heartbeat_at);
     },
     async remove(id) {
       await database.write([query.deleteFrom('instances').where('id', '=', id).compile()]);
     },
     list: () => database.read(query.selectFrom('instances').selectAll().orderBy('id').limit(MAX_LISTED).compile()),
-    async removeOthers(own, aliveSince) {
-      const others = query.deleteFrom('instances').where('id', '!=', own).where('heartbeat_at', '<', aliveSince);
-      await database.write([others.compile()]);
+    async removeOthers(own, deadAfterMs) {
+      const others = query.deleteFrom('instances').where('id', '!=', own);
+      await database.write([others.where(sql<boolean>`not (${isAlive(deadAfterMs)})`).compile()]);
     },
   };
+}
+
+/** The condition on a row of `instances`. Undefined: no other instance can share the store, so none lives. */
+export function isAlive(deadAfterMs: number | undefined) {
+  if (deadAfterMs === undefined) return sql<boolean>`1 = 0`;
+  return sql<boolean>`heartbeat_at >= ${DATABASE_TIME} - ${sql.lit(deadAfterMs)}`;
 }

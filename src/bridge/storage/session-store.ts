@@ -17,7 +17,10 @@ type SessionClaim = Pick<
   | 'updated_at'
 > & { readonly expectedSeq: number };
 
-type NewSessionRow = Omit<SessionRow, 'choices'>;
+type NewSessionRow = Omit<SessionRow, 'choices' | 'epoch'>;
+
+/** Who has a session, and the how-manieth time it was taken. */
+export type SessionHolder = Pick<SessionRow, 'instance' | 'epoch'>;
 
 /** Sessions. A function that is named after a change returns a statement, for batches of several changes. */
 export interface SessionStore {
@@ -30,9 +33,15 @@ export interface SessionStore {
   findByThread(threadId: string, owners: readonly string[] | undefined): Promise<readonly SessionRow[]>;
   /** The owner of an open session. */
   ownerOf(key: string): Promise<string | undefined>;
+  holderOf(key: string): Promise<SessionHolder | undefined>;
   /** Nothing is chosen for it yet. */
   insert(row: NewSessionRow): Statement;
-  /** Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. */
+  /** Changes nothing; fails with STORAGE_CONFLICT when the session was taken, or its turns were ended, since that epoch. */
+  fence(key: string, epoch: number): Statement;
+  /**
+   * Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. Where the
+   * store is shared it answers with the new epoch, as `insert` does.
+   */
   claim(claim: SessionClaim): Statement;
   /** Takes a claim back, if it was stored together with the beginning of that turn: the session is as it was before. */
   unclaim(key: string, turnId: string, before: SessionPlace): Statement;
@@ -63,8 +72,19 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .orderBy('updated_at', 'desc')
       .limit(1),
   );
-  const insert = database.statement((query, given: NewSessionRow) =>
-    query.insertInto('sessions').values({
+  const isShared = database.engine === 'postgres';
+  const holderOf = database.statement((query, given: { key: string }) =>
+    query.selectFrom('sessions').select(['instance', 'epoch']).where('key', '=', given.key),
+  );
+  const fence = database.statement((query, given: { key: string; epoch: number }) =>
+    query
+      .updateTable('sessions')
+      .set({ epoch: given.epoch })
+      .where('key', '=', given.key)
+      .where('epoch', '=', given.epoch),
+  );
+  const insert = database.statement((query, given: NewSessionRow) => {
+    const inserted = query.insertInto('sessions').values({
       key: given.key,
       session_id: given.session_id,
       thread_id: given.thread_id,
@@ -79,12 +99,14 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       created_at: given.created_at,
       updated_at: given.updated_at,
       closed_at: given.closed_at,
-    }),
-  );
-  const claim = database.statement((query, given: SessionClaim) =>
-    query
+    });
+    return isShared ? inserted.returning('epoch') : inserted;
+  });
+  const claim = database.statement((query, given: SessionClaim) => {
+    const claimed = query
       .updateTable('sessions')
       .set({
+        epoch: sql<number>`epoch + 1`,
         thread_id: given.thread_id,
         instance: given.instance,
         provider_id: given.provider_id,
@@ -102,8 +124,9 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
           where('instance', '=', given.instance),
           where.and([where('instance', '=', ''), where('reserved_seq', '=', given.expectedSeq)]),
         ]),
-      ),
-  );
+      );
+    return isShared ? claimed.returning('epoch') : claimed;
+  });
   const unclaim = database.statement((query, given: SessionPlace & { key: string; turnId: string }) =>
     query
       .updateTable('sessions')
@@ -186,7 +209,9 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
   const forgetAll = (key: string) =>
     [forgetTurns, forgetUpdates, forgetSummary, forgetPermissions, forgetRules].map((forget) => forget({ key }));
   return {
-    isShared: database.engine === 'postgres',
+    isShared,
+    holderOf: async (key) => (await database.readKeyed(holderOf({ key })))[0],
+    fence: (key, epoch) => expectChanges(fence({ key, epoch }), 1),
     ownerOf: async (key) => (await database.readKeyed(ownerOf({ key })))[0]?.owner,
     find: async (sessionId, owner) => (await database.readKeyed(find({ sessionId, owner })))[0],
     async findSeen(sessionId, owners) {

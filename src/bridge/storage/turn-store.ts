@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import type { BridgeSchema, SessionRow, TurnRow } from './bridge-schema.ts';
+import { isAlive } from './instance-and-route-stores.ts';
 
 export interface EndedTurn {
   readonly id: string;
@@ -36,8 +37,10 @@ export interface TurnStore {
   isOf(sessionKey: string, turnId: string): Promise<boolean>;
   /** What was asked in a session, oldest first: the last so many. */
   prompts(sessionKey: string, limit: number): Promise<readonly Pick<TurnRow, 'id' | 'prompt'>[]>;
-  /** Open turns of instances other than `own` without a heartbeat since `aliveSince`, oldest first. */
-  findDead(own: string, aliveSince: number, limit: number): Promise<readonly DeadTurn[]>;
+  /** How a turn ended; undefined while it has not. */
+  outcomeOf(id: string): Promise<Pick<TurnRow, 'outcome' | 'last_seq'> | undefined>;
+  /** Open turns of instances that are not this one and not among those that live, oldest first. */
+  findDead(own: string, deadAfterMs: number | undefined, limit: number): Promise<readonly DeadTurn[]>;
   /** Fails with STORAGE_CONFLICT when another instance has done it. */
   settleDead(dead: DeadTurn, ended: EndedTurn, update: Statement): Promise<void>;
 }
@@ -134,9 +137,13 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
         .limit(limit);
       return (await database.read(newestFirst.compile())).toReversed();
     },
-    async findDead(own, aliveSince, limit) {
+    async outcomeOf(id) {
+      const turn = database.query.selectFrom('turns').select(['outcome', 'last_seq']).where('id', '=', id);
+      return (await database.readKeyed(turn.where('ended_at', 'is not', null).compile()))[0];
+    },
+    async findDead(own, deadAfterMs, limit) {
       const { query } = database;
-      const alive = query.selectFrom('instances').select('id').where('heartbeat_at', '>=', aliveSince);
+      const alive = query.selectFrom('instances').select('id').where(isAlive(deadAfterMs));
       const turns = await database.readKeyed(
         query
           .selectFrom('turns')
@@ -163,7 +170,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       const { query } = database;
       const release = query
         .updateTable('sessions')
-        .set({ instance: '', reserved_seq: ended.lastSeq, updated_at: ended.now })
+        .set({ instance: '', reserved_seq: ended.lastSeq, epoch: sql<number>`epoch + 1`, updated_at: ended.now })
         .where('key', '=', session.key)
         .where('reserved_seq', '=', session.reserved_seq)
         .where('instance', 'in', ['', turn.instance])

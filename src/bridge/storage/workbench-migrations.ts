@@ -298,4 +298,10 @@ export const workbenchMigrations: readonly Migration[] = [
       schema.alterTable('sessions').addColumn('mcp_servers', 'text', (column) => column.notNull().defaultTo('')),
     ],
   },
+  {
+    id: '0022-fenced-sessions',
+    statements: ({ schema }) => [
+      schema.alterTable('sessions').addColumn('epoch', 'integer', (column) => column.notNull().defaultTo(0)),
+    ],
+  },
 ];

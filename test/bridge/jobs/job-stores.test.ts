@@ -277,7 +277,7 @@ for (const engine of engines) {
       const rows = [waitingJob(), waitingJob(), waitingJob()];
       for (const row of rows) await jobs.add(row);
       const row = { version: '1', address: '', started_at: 1, heartbeat_at: 1 };
-      for (const id of ['own', 'dead', 'alive']) await instances.add({ id, ...row });
+      for (const id of ['own', 'dead', 'alive']) await instances.beat({ id, ...row });
       for (const [index, id] of ['own', 'dead', 'alive'].entries()) await jobs.claim(rows[index] as JobRow, id, 2000);
       assert.deepEqual(await search.abandoned('own', 10), []);
       await instances.remove('dead');
@@ -374,6 +374,7 @@ function sessionRow(changes: Pick<SessionRow, 'key' | 'session_id' | 'instance'>
     working_directory: '',
     mcp_servers: '',
     choices: '',
+    epoch: 0,
     reserved_seq: 1,
     created_at: 1,
     updated_at: 1,

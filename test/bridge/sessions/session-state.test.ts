@@ -64,7 +64,7 @@ const EVENTS: Readonly<Record<string, SessionEvent>> = {
   'found elsewhere': { kind: 'found', row: row('there', null) },
   queued: { kind: 'queued' },
   begins: { kind: 'begins', place, expectedSeq: 1, upTo: 513, now: 1 },
-  begun: { kind: 'begun' },
+  begun: { kind: 'begun', epoch: 2 },
   'not begun': { kind: 'not begun', turnId: 'u', upTo: 513, isDoubted: false, now: 1 },
   doubted: { kind: 'not begun', turnId: 'u', upTo: 513, isDoubted: true, now: 1 },
   'doubt over': { kind: 'doubt over' },
@@ -121,6 +121,7 @@ test('a beginning that was not stored leaves the session as it was, and one that
   assert.equal(begun.reference, 'r');
   const undone = { ...begun, ...transition(begun, EVENTS['not begun'] as SessionEvent).next };
   assert.deepEqual(undone, session);
-  const kept = { ...begun, ...transition(begun, { kind: 'begun' }).next };
-  assert.deepEqual([kept.reference, kept.before], ['r', undefined]);
+  const kept = { ...begun, ...transition(begun, { kind: 'begun', epoch: 2 }).next };
+  assert.deepEqual([kept.reference, kept.before, kept.epoch], ['r', undefined, 2]);
+  assert.deepEqual(transition(kept, { kind: 'kept', epoch: 3 }), { next: { epoch: 3 }, statements: [] });
 });

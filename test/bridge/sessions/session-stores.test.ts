@@ -22,6 +22,7 @@ const session = (key: string, more: Partial<SessionRow> = {}): SessionRow => ({
   working_directory: '',
   mcp_servers: '',
   choices: '',
+  epoch: 0,
   reserved_seq: 0,
   created_at: 1,
   updated_at: 1,
@@ -160,18 +161,22 @@ for (const engine of engines) {
 
     test('only turns of instances without a heartbeat are ended, each once, with new numbers', async () => {
       const { database, sessions, turns, updates, instances } = await open();
-      const alive = { version: '1', address: '', started_at: 1 };
-      await instances.add({ ...alive, id: 'alive', heartbeat_at: 1000 });
-      await instances.add({ ...alive, id: 'dead', heartbeat_at: 100 });
+      const alive = { version: '1', address: '', started_at: 1, heartbeat_at: 1 };
+      // On SQLite nobody else can have the file: all others have ended. On PostgreSQL its own clock counts.
+      const isShared = database.engine === 'postgres';
+      const deadAfterMs = isShared ? 60_000 : undefined;
+      await instances.beat({ ...alive, id: 'alive' });
+      await instances.beat({ ...alive, id: 'dead' });
+      await database.query.updateTable('instances').set({ heartbeat_at: 1 }).where('id', '=', 'dead').execute();
       await database.write([
         sessions.insert(session('s', { instance: 'dead', reserved_seq: 128 })),
         sessions.insert(session('t', { instance: 'alive', reserved_seq: 128 })),
         turns.begin(turn('turn-1')),
         turns.queue(turn('turn-2', { status: 'queued' })),
-        turns.begin(turn('turn-3', { session_key: 't', instance: 'alive' })),
+        turns.begin(turn('turn-3', { session_key: 't', instance: isShared ? 'alive' : 'own' })),
         turns.begin(turn('turn-4', { session_key: 't', instance: 'own' })),
       ]);
-      const settle = () => settleInterrupted({ turns, updates, instance: 'own', aliveSince: 500, now: 1000 });
+      const settle = () => settleInterrupted({ turns, updates, instance: 'own', deadAfterMs, now: 1000 });
       const counts = await Promise.all([settle(), settle()]);
       assert.equal(counts[0] + counts[1], 2);
       assert.equal(await settle(), 0);
@@ -186,16 +191,27 @@ for (const engine of engines) {
         ],
       );
       const ended = await sessions.find('s', 'main');
-      assert.deepEqual([ended?.instance, ended?.reserved_seq], ['', 130]);
+      assert.deepEqual([ended?.instance, ended?.reserved_seq, ended?.epoch], ['', 130, 2]);
       assert.deepEqual(
         (await updates.readAfter('s', 0)).map(({ updates: text }) => JSON.parse(text).seq),
         [129, 130],
       );
-      await instances.removeOthers('own', 500);
+      await instances.removeOthers('own', deadAfterMs);
       assert.deepEqual(
         (await database.query.selectFrom('instances').select('id').execute()).map(({ id }) => id),
-        ['alive'],
+        isShared ? ['alive'] : [],
       );
+    });
+
+    test('DS-1: what a bridge writes about a session counts only while nobody has taken it since', async () => {
+      const { database, sessions, turns } = await open();
+      const claim = { ...session('s'), instance: 'one', expectedSeq: 0, updated_at: 2 };
+      await database.write([sessions.insert(session('s')), sessions.claim(claim), turns.begin(turn('turn-1'))]);
+      const { epoch } = (await sessions.holderOf('s')) ?? assert.fail();
+      await database.write([sessions.fence('s', epoch)]);
+      await database.write([sessions.endTurn('s', 'one', '', 0, 3), sessions.claim({ ...claim, instance: 'two' })]);
+      await assert.rejects(database.write([sessions.fence('s', epoch)]), { code: 'STORAGE_CONFLICT' });
+      assert.deepEqual(await sessions.holderOf('s'), { instance: 'two', epoch: epoch + 1 });
     });
 
     test('what is older than it is kept is deleted in small steps, and 0 keeps for ever', async () => {

@@ -91,8 +91,9 @@ async function openParts({
     id: makeId('ins_'),
     version: '0',
     address: 'played',
-    heartbeatMs: undefined,
+    isShared: false,
     onMissedBeat: () => undefined,
+    onClockDifference: () => undefined,
   });
   const probes = startProbeBoard({
     probes: new Map(agents.map(({ id, probe }) => [id, probe])),
@@ -118,6 +119,7 @@ async function openParts({
     providers: new Map(agents.map((agent) => [agent.id, agent])),
     directories,
     instance: instance.id,
+    lease: instance.lease,
     retention: { events: 0, audit: 0 },
     clock,
     makeId,

@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type RealPostgres, startPostgres } from '../kit/real-postgres.ts';
+import { type ProgramOptions, type RunningProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
+
+/** What the rows of answers are, as far as these tests look at them. */
+type Row = Readonly<Record<string, unknown>>;
+
+const PATIENCE_MS = 60_000;
+const BUILTIN = { explicitProviderId: 'builtin' };
+
+async function call(program: RunningProgram, method: string, params: object): Promise<Row> {
+  const response = await fetch(`${program.url}/acp/rpc`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: '1', method, params }),
+  });
+  return (await response.json()) as Row;
+}
+
+/** A turn that says each word of its prompt after a pause. */
+function slowTurn(program: RunningProgram, sessionId: string, words: number, delayMs: number): Promise<Row> {
+  const routing = { ...BUILTIN, explicitModel: `demo/echo?delay=${delayMs}` };
+  const taskPrompt = Array.from({ length: words }, (_, index) => `word${index}`).join(' ');
+  return call(program, 'session.start', { sessionId, taskPrompt, routing });
+}
+
+async function get(program: RunningProgram, path: string): Promise<Row> {
+  return (await (await fetch(`${program.url}${path}`)).json()) as Row;
+}
+
+async function turnsOf(program: RunningProgram, sessionId: string): Promise<readonly Row[]> {
+  const { turns = [] } = await get(program, `/api/bridge/sessions/${sessionId}/turns`);
+  return turns as readonly Row[];
+}
+
+async function updatesOf(program: RunningProgram, sessionId: string): Promise<readonly Row[]> {
+  const { updates = [] } = await get(program, `/api/bridge/sessions/${sessionId}/updates?limit=1000`);
+  return updates as readonly Row[];
+}
+
+async function startBoth(t: TestContext, second: ProgramOptions = {}) {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const args = ['--database', postgres.url];
+  const one = await startProgram(t, { args });
+  return { postgres, one, other: await startProgram(t, { args, ...second }) };
+}
+
+/** A stopped process gets no signal but this one. */
+function freeze(t: TestContext, { child }: RunningProgram): () => void {
+  child.kill('SIGSTOP');
+  const thaw = () => void child.kill('SIGCONT');
+  t.after(thaw);
+  return thaw;
+}
+
+test('DS-1: an instance that was frozen overwrites nothing, and reports what the others have stored', async (t) => {
+  const { one, other } = await startBoth(t);
+  const reported = slowTurn(one, 'frozen', 400, 50);
+  await until('updates of the turn', async () => (await updatesOf(other, 'frozen')).length > 5, PATIENCE_MS);
+  const thaw = freeze(t, one);
+  const ended = await until(
+    'the end of the turn',
+    async () => (await turnsOf(other, 'frozen')).find(({ status }) => status === 'failed'),
+    PATIENCE_MS,
+  );
+  const next = (await call(other, 'session.start', { sessionId: 'frozen', taskPrompt: 'next', routing: BUILTIN })) as {
+    readonly result?: Row;
+  };
+  assert.equal(next.result?.output, 'next', JSON.stringify(next));
+  const stored = await updatesOf(other, 'frozen');
+
+  thaw();
+  const { result } = (await reported) as { readonly result?: Row };
+  assert.deepEqual([result?.status, result?.code], ['failed', 'TURN_INTERRUPTED'], JSON.stringify(result));
+  assert.equal(ended.status, 'failed');
+  // What it wrote late would be there by now: what it has reported was read from the store afterwards.
+  assert.deepEqual(await updatesOf(other, 'frozen'), stored);
+  assert.deepEqual((await turnsOf(other, 'frozen')).map(({ status }) => status).toSorted(), ['completed', 'failed']);
+  const again = (await call(one, 'session.start', { sessionId: 'frozen', taskPrompt: 'third', routing: BUILTIN })) as {
+    readonly result?: Row;
+  };
+  assert.equal(again.result?.output, 'third', 'the session goes on at the instance that was frozen');
+});
+
+test('DS-2: after the database was away, what was reported is what is stored', async (t) => {
+  const { postgres, one, other } = await startBoth(t);
+  const programs = [one, other, one, other];
+  const reports = programs.map((program, index) => slowTurn(program, `away-${index}`, 60 + 40 * index, 100));
+  for (const index of programs.keys()) {
+    await until('updates', async () => (await updatesOf(one, `away-${index}`)).length > 2, PATIENCE_MS);
+  }
+  await awayFor(postgres, 10_000);
+  const answers = await Promise.all(reports);
+  for (const [index, { result }] of (answers as readonly { readonly result?: Row }[]).entries()) {
+    const [turn] = await until('its end', async () => {
+      const turns = await turnsOf(one, `away-${index}`);
+      return turns[0]?.status !== 'running' && turns;
+    });
+    // A caller who was told that the database is away knows nothing yet, and may ask again.
+    if (result !== undefined) assert.equal(turn?.status, result.status, `turn ${index}: ${JSON.stringify(result)}`);
+    // The built-in agent may fail for lack of the database. Nobody else could have ended its turn: it was away for all.
+    assert.notEqual(turn?.code, 'TURN_INTERRUPTED', JSON.stringify(turn));
+  }
+});
+
+async function awayFor(postgres: RealPostgres, ms: number): Promise<void> {
+  await postgres.pause();
+  await pause(ms);
+  await postgres.start();
+}
+
+test('DS-3: an instance whose clock is ahead ends nothing of the others, and says so', async (t) => {
+  const folder = await temporaryFolder(t);
+  const script = join(folder, 'ahead.cjs');
+  await writeFile(script, 'const now = Date.now;\nDate.now = () => now() + 90_000;\n');
+  const { postgres, one } = await startBoth(t);
+  const reported = slowTurn(one, 'clocks', 240, 50);
+  await until('updates of the turn', async () => (await updatesOf(one, 'clocks')).length > 5, PATIENCE_MS);
+  const ahead = await startProgram(t, {
+    args: ['--database', postgres.url],
+    environment: { NODE_OPTIONS: `--require ${script}` },
+  });
+  await until('the warning', () =>
+    ahead.stderr().includes('the clock of this machine differs from that of the database'),
+  );
+  const { result } = (await reported) as { readonly result?: Row };
+  assert.equal(result?.status, 'completed', JSON.stringify(result));
+  assert.equal((await turnsOf(ahead, 'clocks'))[0]?.status, 'completed');
+});
