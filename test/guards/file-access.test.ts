@@ -256,6 +256,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-fence.ts':
     'makes homes inside the data directory, and hands folders that were checked to the sandbox; its attacks are test/e2e/sandbox.test.ts',
   'agents/agent-launcher.ts': 'makes the folder that programs are started in, inside the data directory',
+  'agents/agent-models.ts': 'looks whether files of a table are in the home of the operator, and opens none',
   'agents/agent-packages.ts': 'installs, finds and removes programs inside the data directory, by the names of a table',
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
   'agents/builtin/prompt-images.ts': ['read_file'],
