@@ -204,11 +204,10 @@ for (const engine of engines) {
       assert.deepEqual(await database.read(page({ after: 'a', many: 5 })), [{ id: 'b' }, { id: 'c' }]);
       // @ts-expect-error: a parameter is missing
       await assert.rejects(database.readKeyed(page({ after: 'a' })), TypeError);
-      const spread = () =>
-        database.statement((query, given: { id: string }) =>
-          query.insertInto('items').values({ ...item(''), ...given }),
-        );
-      assert.throws(spread, TypeError);
+      const spread = database.statement((query, given: { id: string }) =>
+        query.insertInto('items').values({ ...item(''), ...given }),
+      );
+      assert.throws(() => spread({ id: 'd' }), TypeError);
     });
 
     test('what is wrong in our own SQL is not dressed up as a problem of the storage', async () => {
