@@ -15,7 +15,7 @@ export interface Form {
 
 const MAX_PARTS = 128;
 const MAX_HEAD_BYTES = 2048;
-const BOUNDARY = /^multipart\/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))\s*(?:;.*)?$/i;
+const BOUNDARY = /^boundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))$/i;
 /** Strict on purpose: an upstream must find the same names in the form as we do. */
 const DISPOSITION =
   /^form-data; ?name="([A-Za-z0-9_.[\]-]{1,64})"(?:; ?filename="([^"\r\n]{0,512})")?(; ?filename\*=[^\s";]{1,512})?$/i;
@@ -27,8 +27,7 @@ export function isForm(contentType: string | undefined): boolean {
 
 /** Reads a form. Throws INVALID_REQUEST for what is not one, or is written in an unusual way. */
 export function readForm(body: Buffer, contentType: string | undefined): Form {
-  const [, quoted, plain] = BOUNDARY.exec((contentType ?? '').slice(0, MAX_HEAD_BYTES)) ?? [];
-  const boundary = quoted ?? plain;
+  const boundary = boundaryOf(contentType ?? '');
   if (boundary === undefined) throw refused('the content type is not multipart/form-data with a boundary');
   const mark = Buffer.from(`\r\n--${boundary}`);
   const first = mark.subarray(2);
@@ -44,6 +43,17 @@ export function readForm(body: Buffer, contentType: string | undefined): Form {
     at = end + mark.length;
   }
   return { boundary, parts };
+}
+
+function boundaryOf(contentType: string): string | undefined {
+  const [type = '', ...parameters] = contentType
+    .slice(0, MAX_HEAD_BYTES)
+    .split(';')
+    .map((part) => part.trim());
+  const found = parameters.filter((parameter) => /^boundary=/i.test(parameter));
+  if (type.toLowerCase() !== 'multipart/form-data' || found.length !== 1) return undefined;
+  const [, quoted, plain] = BOUNDARY.exec(found[0] ?? '') ?? [];
+  return quoted ?? plain;
 }
 
 function readPart(part: Buffer): FormPart {

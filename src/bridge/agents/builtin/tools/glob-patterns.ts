@@ -28,9 +28,11 @@ function expandBraces(glob: string): readonly string[] | undefined {
   while (open.length > 0) {
     if (open.length + done.length > MAX_ALTERNATIVES) return undefined;
     const next = open.pop() ?? '';
-    const found = /^([^{}]*)\{([^{}]*,[^{}]*)\}(.*)$/s.exec(next);
-    if (found === null) done.push(next);
-    else for (const part of (found[2] ?? '').split(',')) open.push(`${found[1]}${part}${found[3]}`);
+    const start = next.indexOf('{');
+    const end = next.indexOf('}');
+    const inside = start === -1 ? '' : next.slice(start + 1, Math.max(start + 1, end));
+    if (!inside.includes(',') || inside.includes('{')) done.push(next);
+    else for (const part of inside.split(',')) open.push(next.slice(0, start) + part + next.slice(end + 1));
   }
   return done;
 }
@@ -122,7 +124,7 @@ const MAX_RULES = 1000;
 export function readIgnoreRules(text: string): readonly IgnoreRule[] {
   const lines = text.split(/\r?\n/).slice(0, MAX_RULES);
   return lines.flatMap((line): IgnoreRule[] => {
-    const trimmed = line.replace(/(?<!\\) +$/, '');
+    const trimmed = withoutSpaces(line);
     if (trimmed === '' || trimmed.startsWith('#')) return [];
     const isNegated = trimmed.startsWith('!');
     const pattern = isNegated ? trimmed.slice(1) : trimmed;
@@ -132,6 +134,13 @@ export function readIgnoreRules(text: string): readonly IgnoreRule[] {
     const matches = readPath(path.includes('/') ? path.replace(/^\//, '') : `**/${path}`);
     return path.length > LONGEST_PATTERN ? [] : [{ matches, isNegated, isForFolders }];
   });
+}
+
+/** Without the spaces at its end; one after a backslash stays. */
+function withoutSpaces(line: string): string {
+  let end = line.length;
+  while (line[end - 1] === ' ') end -= 1;
+  return line.slice(0, line[end - 1] === '\\' ? end + 1 : end);
 }
 
 /** Whether the last rule that fits leaves a path out. Undefined: no rule fits. */
