@@ -103,6 +103,7 @@ test('a form that is not plain is refused before anything is sent: twice the sam
   const send = (body: string, type = 'multipart/form-data; boundary=B') =>
     fetch(`${url}${path}`, { method: 'POST', body, headers: { 'content-type': type } });
   const part = (head: string) => `--B\r\n${head}\r\n\r\nx\r\n--B--\r\n`;
+  const whole = `--B\r\nContent-Disposition: form-data; name="model"\r\n\r\nlab/hear\r\n${part('Content-Disposition: form-data; name="file"; filename="a"')}`;
   const refused = [
     await postForm(path, twice),
     await postForm(path, formOf({ file })),
@@ -112,13 +113,19 @@ test('a form that is not plain is refused before anything is sent: twice the sam
     await send('--B\r\nContent-Disposition: form-data; name="model"\r\n\r\nx'),
     await send('x'.repeat(5000)),
     await send('{}', 'application/json'),
+    await send(whole, 'multipart/form-data; boundary=A; boundary=B'),
     await postForm(path, formOf({ file, model: 'lab/hear' }), { origin: 'https://evil.example' }),
   ];
   assert.deepEqual(
     refused.map(({ status }) => status),
-    [400, 400, 400, 400, 400, 400, 400, 400, 403],
+    [400, 400, 400, 400, 400, 400, 400, 400, 400, 403],
   );
   assert.equal(upstream.requests.length, 0);
+  upstream.script((response) => {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end('{"text":"x"}');
+  });
+  assert.equal((await send(whole, 'Multipart/Form-Data; charset=utf-8; boundary="B"')).status, 200);
 });
 
 test('speech comes as it is made, and one that breaks off never looks complete', async (t) => {
