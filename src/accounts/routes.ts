@@ -101,9 +101,9 @@ function tables(core: AccountsCore) {
   const invitations = createInvitations(core);
   const setup = createSetup(core);
   const oauth = createOauthLogin({ ...core, providers, accounts: createOauthAccounts(core) });
-  /** Linking is for those who are logged in; logging in is for everyone. */
+  /** Linking adds a means of login, so only a login will do, and no access token; logging in is for everyone. */
   const linkOrLogin: Guard<UserCaller | undefined> = (head) =>
-    head.query.get('link') === '1' ? access.user(head) : anyone(head);
+    head.query.get('link') === '1' ? access.loggedIn(head) : anyone(head);
 
   /** Adding a passkey is for those who have just logged in; logging in with one is for everyone. */
   const addOrLogin: Guard<UserCaller | undefined> = (head) =>

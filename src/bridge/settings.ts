@@ -64,7 +64,7 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
   user_root: setting.path({
     default: '',
     description:
-      'The folder in which agents work for a person or a team, and no other: `{user}` stands for the id. It is made when it is needed. Empty: `~/trestle/{user}`. The main token, the review token and nodes keep `workspace_roots`; of these, only the main token reaches the folders of people.',
+      'The folder in which agents work for a person or a team, and no other: `{user}` (or `{team}`, which means the same) stands for the id. It is made when it is needed. Empty: `~/trestle/{user}`. The main token, the review token and nodes keep `workspace_roots`; of these, only the main token reaches the folders of people.',
   }),
   trust_users: setting.flag({
     default: false,

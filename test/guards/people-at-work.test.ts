@@ -3,8 +3,9 @@ import { after, test } from 'node:test';
 import { BRIDGE_TOKEN, bearer, CHAT, type Headers, type Json, MASTER_KEY, startPeople } from '../kit/start-people.ts';
 import { until } from '../kit/until.ts';
 
-const people = await startPeople({ after }, { bridge: BRIDGE_TOKEN, completions: MASTER_KEY });
-const { send, chat, rpc, asRoot, newPerson, newToken, setPlan, pause, openSocket } = people;
+const plans = { single: { bridge: true, running_turns: 1, jobs: 1 } };
+const people = await startPeople({ after }, { bridge: BRIDGE_TOKEN, completions: MASTER_KEY }, { plans });
+const { send, chat, rpc, asRoot, newPerson, newTeam, newToken, setPlan, pause, openSocket } = people;
 /** A turn that runs until it is stopped. */
 const SLOW = {
   taskPrompt: 'Say hello',
@@ -122,6 +123,33 @@ test('the plan of a person opens the bridge, limits running turns and jobs, and 
     const { jobs } = (await rpc('app.jobs.list', asMain, {})).body.result as { jobs: { status: string }[] };
     return jobs.every(({ status }) => status === 'failed' || status === 'completed');
   });
+});
+
+test('a new plan of a person or of their team closes the sockets that have the limits of the old one', async () => {
+  const [worker, other] = [await newPerson('user', 'worker'), await newPerson('user', 'worker')];
+  const team = await newTeam({ plan: 'worker' }, worker);
+  const { token } = await newToken(worker, ['bridge']);
+  const kept = await openSocket(bearer(other.token));
+  const open = () => Promise.all([token, worker.token].map((one) => openSocket(bearer(one))));
+  const ofOldPlan = await open();
+  await setPlan(worker.id, 'single');
+  for (const socket of ofOldPlan) assert.equal(await socket.closed(), 1008);
+  const ofOldTeam = [...(await open()), await openSocket({ ...bearer(token), 'x-team': team })];
+  const budget = { usd: 1, period: 'day' };
+  assert.equal((await send('PATCH', `/api/auth/teams/${team}`, asRoot, { budget })).status, 200);
+  for (const socket of ofOldTeam) assert.equal(await socket.closed(), 1008);
+
+  const submit = { ...SLOW, providerId: 'builtin', timeoutMs: 60_000 };
+  const socket = await openSocket(bearer(token));
+  for (const _ of [1, 2]) socket.call('app.jobs.submit', submit);
+  const answers = await until('both answers', () => {
+    const found = socket.messages.filter((one) => one.includes('"id"'));
+    return found.length === 2 ? found : undefined;
+  });
+  assert.equal(answers.filter((one) => one.includes('TOO_MANY_JOBS')).length, 1, 'the new plan allows one job');
+  kept.call('acp.capabilities', {});
+  await until('the socket of someone else to answer', () => kept.messages.length > 0);
+  await pause(worker.id);
 });
 
 test('the built-in agent charges its owner', async () => {

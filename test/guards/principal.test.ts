@@ -163,6 +163,8 @@ test('no token makes another, and none but root makes service accounts with what
   const more = { name: 'more', scopes: ['completions'] };
   assert.equal((await send('POST', '/api/auth/tokens', bearer(token), more)).body.error, 'login_required');
   assert.equal((await send('POST', '/api/auth/keys', bearer(token), { name: 'k' })).body.error, 'login_required');
+  const link = await send('GET', '/api/auth/oauth/login/github?link=1', bearer(token));
+  assert.equal(link.body.error, 'login_required', 'an access token adds no means of login');
   const admin = { name: 'a', scopes: ['admin'] };
   assert.equal((await send('POST', '/api/auth/tokens', bearer(user.token), admin)).status, 403);
   assert.equal((await send('POST', '/api/auth/admin/services', bearer(user.token), { name: 'ci' })).status, 403);

@@ -187,7 +187,9 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     if (user === undefined || owner?.state !== 'active') return undefined;
     const { session_id: id } = user;
     const names = [id, user.id];
-    const stillCounts = async () => (await checkSession(token, as)) !== undefined;
+    // The owner is asked for, because a trial may have ended, or a plan may have changed with the settings.
+    const stillCounts = async () =>
+      (await checkSession(token, as)) !== undefined && (await owners.ownerOf(owner.id))?.state === 'active';
     const credential = live.create({ id, owner, names, stillCounts });
     const { revision } = owner;
     const principal = describePrincipal({ owner, credential, granted: OF_LOGIN }, await matrix());

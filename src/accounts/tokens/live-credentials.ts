@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Owner } from '../../platform/identity/owner.ts';
 import type { Credential } from '../../platform/identity/principal.ts';
 import type { ChangedIds } from '../storage/guarded-writes.ts';
@@ -55,7 +56,7 @@ export function createLiveCredentials(onError: (error: unknown) => void): LiveCr
 
   function create({ id, owner, names, stillCounts }: NewCredential): LiveCredential {
     const listeners = new Set<() => void>();
-    const { role, bridge, teams } = owner;
+    const { role, plan, bridge, buckets, teams } = owner;
     let hasEnded = false;
     const credential: Watched = {
       id,
@@ -66,9 +67,12 @@ export function createLiveCredentials(onError: (error: unknown) => void): LiveCr
         !hasEnded &&
         owner.state === 'active' &&
         owner.role === role &&
+        owner.plan === plan &&
         (owner.bridge || !bridge) &&
-        // What it opened of a team must not stay open for someone who has left.
-        (owner.teams === teams || teams.every(({ id }) => owner.teams.some((team) => team.id === id))),
+        // What is open has the limits of the moment at which it was opened.
+        (owner.buckets === buckets || isDeepStrictEqual(owner.buckets, buckets)) &&
+        // What it opened of a team must not stay open for someone who has left, or with limits of before.
+        (owner.teams === teams || teams.every((team) => owner.teams.some((now) => isDeepStrictEqual(now, team)))),
       onEnd(listener) {
         listeners.add(listener);
         watch(credential);

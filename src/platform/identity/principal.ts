@@ -31,7 +31,7 @@ export interface Credential {
   readonly id: string;
   /** The one that it belongs to, as they are now. */
   readonly owner: Owner;
-  /** False from the moment at which it was revoked or ended, or its owner was paused, left a team, got another role or lost the bridge. */
+  /** False from the moment at which it was revoked or ended, or its owner was paused, left a team, or got another role, plan or limit. */
   isLive(): boolean;
   /** Calls the listener once, when the credential stops to be live. Returns a function that forgets the listener. */
   onEnd(listener: () => void): () => void;
