@@ -11,7 +11,7 @@ import {
 } from '../platform/identity/owner.ts';
 import { teamOf } from '../platform/identity/principal.ts';
 import type { UserCall } from './access.ts';
-import type { KeyRotation, NewKey } from './contract/own-data.ts';
+import type { KeyRotation, NewKey, PlanView } from './contract/own-data.ts';
 import { FREE_PLAN, type PlansSettings } from './settings.ts';
 import type { TeamRow, UserRow } from './storage/accounts-schema.ts';
 import type { OwnerFacts, OwnerStore } from './storage/user-store.ts';
@@ -206,6 +206,32 @@ export function planBy(name: string, { plans }: PlanSettings): Plan | undefined 
 
 export function isKnownPlan(name: string, { plans }: PlanSettings): boolean {
   return name === FREE_PLAN || name === LEGACY_PLAN || Object.hasOwn(plans, name);
+}
+
+/** The plans that an administrator can give, as the settings define them; `free` is there without being defined. */
+export function listPlans(settings: PlanSettings): { plans: PlanView[] } {
+  const names = new Set([FREE_PLAN, ...Object.keys(settings.plans)]);
+  return {
+    plans: [...names].flatMap((name) => {
+      const plan = planBy(name, settings);
+      if (plan === undefined) return [];
+      const { models, budget, keys, bridge, jobs } = plan;
+      return [
+        {
+          name,
+          isDefault: name === settings.default_plan,
+          models: [...models],
+          requestsPerMinute: plan.requests_per_minute,
+          tokensPerMinute: plan.tokens_per_minute,
+          budget,
+          keys,
+          bridge,
+          runningTurns: plan.running_turns,
+          jobs,
+        },
+      ];
+    }),
+  };
 }
 
 /** A plan that spends money, for warnings. */

@@ -25,7 +25,7 @@ import { createOauthAccounts } from './oauth/oauth-accounts.ts';
 import { createOauthLogin } from './oauth/oauth-login.ts';
 import { createOauthProviders } from './oauth/oauth-providers.ts';
 import { createClosing, createProfile } from './own-account.ts';
-import { createOwnKeys } from './owners.ts';
+import { createOwnKeys, listPlans } from './owners.ts';
 import { createPasswordChange } from './passwords/password-change.ts';
 import { describeAgent } from './proxy-nodes/agent-registry.ts';
 import { createProxyNodes } from './proxy-nodes/proxy-nodes.ts';
@@ -360,6 +360,10 @@ function tables(core: AccountsCore) {
     row('GET /api/auth/admin/audit', may('admin.audit.read'), op.listAudit, ({ query }) =>
       listAudit(auditStore, query),
     ),
+    row('GET /api/auth/admin/subscriptions', may('admin.users.list.read'), op.listAllSubscriptions, (call) =>
+      subscriptions.listAll(call.query),
+    ),
+    row('GET /api/auth/admin/plans', may('admin.users.list.read'), op.listPlans, () => listPlans(core.settings())),
     row('POST /api/auth/admin/subscriptions/:id/status', access.adminOnly, op.setSubscriptionStatus, (call) =>
       subscriptions.setStatus(call.params.id, call.body, call),
     ),

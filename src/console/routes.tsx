@@ -37,6 +37,11 @@ const SCREENS: readonly Screen[] = [
   { path: '/console/teams', title: 'Teams', show: lazy(() => import('./screens/teams/teams.tsx')) },
   { path: '/console/teams/:teamId', title: 'Team', show: lazy(() => import('./screens/teams/team.tsx')) },
   { path: '/console/users', title: 'Users', show: lazy(() => import('./screens/users/users.tsx')) },
+  {
+    path: '/console/subscriptions',
+    title: 'Subscriptions',
+    show: lazy(() => import('./screens/users/subscriptions.tsx')),
+  },
   { path: '/console/roles', title: 'Roles', show: lazy(() => import('./screens/users/roles.tsx')) },
   { path: '/console/proxy-nodes', title: 'Proxy nodes', show: lazy(() => import('./screens/users/proxy-nodes.tsx')) },
   { path: '/console/audit', title: 'Audit', show: lazy(() => import('./screens/users/audit.tsx')) },

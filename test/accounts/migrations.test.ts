@@ -28,6 +28,7 @@ const RELEASED = {
     '0011-signing-keys': '043f9a7952b2962525de41a35ba1b996f7c85b7809d6e79eea70dc275c12ffbd',
     '0012-webhooks': '215be4e44f42553d31acffd062f6b9fe879cd572ae2db6f0a567693c4b4a520b',
     '0013-device-epochs': '0bca035669677d8e225c7aef2648c3864438845107e8ee8edc4bea59019d706c',
+    '0014-subscriptions-by-status': '8ce2efea555b8825d4c62b7478b75a260bc8f4e5da8cee55a078213903176f62',
   },
   postgres: {
     '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
@@ -43,6 +44,7 @@ const RELEASED = {
     '0011-signing-keys': '98b3d9ea804b2258d8f1d048318f8b2e04762a78e4f28a6f8a8ab49d2f645bd3',
     '0012-webhooks': '1eee1b215d2af15d53c7787cdd8f61e9d97c6086b8b8622549daa9b9caad11bd',
     '0013-device-epochs': '4ecfd22b171c61f423be86c1b75a558c89b652d9b8a289537b58f21c41b37722',
+    '0014-subscriptions-by-status': '8ce2efea555b8825d4c62b7478b75a260bc8f4e5da8cee55a078213903176f62',
   },
 };
 

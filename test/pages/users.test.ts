@@ -82,3 +82,37 @@ test('administrators invite, change, pause and remove people, and see what happe
     [],
   );
 });
+
+test('an administrator sees who asks for which plan, approves it, and finds everyone who has the plan', async (t) => {
+  const settings = { plans: { pro: { models: ['*'], budget: { usd: 50, period: 'month' } } } };
+  const { page, problems, url } = await openAsAda(t, '/console/subscriptions', settings);
+  await page.getByText('No subscription matches.').waitFor();
+  await page.getByText('models * · no limit of requests a minute').waitFor();
+  const claim = { externalId: 'order-1', planId: 'pro', provider: 'bank' };
+  const asked = await page.request.post(`${url}/api/auth/subscriptions`, {
+    data: claim,
+    headers: { origin: url },
+  });
+  assert.equal(asked.status(), 200);
+  await page.reload();
+  await page.getByRole('row', { name: /order-1.*Ada.*pending.*none.*pro/ }).waitFor();
+  await page.getByRole('button', { name: 'order-1' }).click();
+  const dialog = page.getByRole('dialog', { name: 'order-1' });
+  await dialog.getByText('bank').waitFor();
+  await dialog.getByLabel('Status').selectOption('active');
+  await dialog.getByLabel('Plan that it gives').selectOption('pro');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('row', { name: /order-1.*Ada.*active.*pro/ }).waitFor();
+
+  const free = page.getByRole('listitem').filter({ hasText: 'free' });
+  await free.getByRole('button', { name: 'Who has it' }).click();
+  await page.getByText('No subscription matches.').waitFor();
+  assert.equal(new URL(page.url()).searchParams.get('plan'), 'free');
+  await page.getByLabel('Plan', { exact: true }).selectOption('pro');
+  await page.getByRole('row', { name: /order-1/ }).waitFor();
+  await page.getByLabel('Status').selectOption('cancelled');
+  await page.getByText('No subscription matches.').waitFor();
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  assert.deepEqual(problems, []);
+});

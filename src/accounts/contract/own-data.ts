@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { MessageAndUser, Nothing, optionalBody, User } from './conventions.ts';
+import { MessageAndUser, NextCursor, Nothing, optionalBody, PageQuery, User } from './conventions.ts';
 import { Credential, OwnSession } from './login.ts';
 import { Team } from './teams.ts';
 import { AccessToken } from './tokens.ts';
@@ -46,6 +46,41 @@ export const Subscription = Type.Object({
 export type Subscription = Static<typeof Subscription>;
 
 const OneSubscription = { 200: Type.Object({ subscription: Subscription }) };
+
+/** Which subscriptions an administrator wants to see. */
+export const SubscriptionQuery = Type.Object(
+  {
+    status: Type.Optional(Status),
+    userId: text(200, 'Only those of this user.'),
+    plan: text(128, 'Only those that give this plan.'),
+    ...PageQuery.properties,
+  },
+  strict,
+);
+export type SubscriptionQuery = Static<typeof SubscriptionQuery>;
+
+/** A subscription with its user, as an administrator sees it. */
+export const OwnedSubscription = Type.Object({
+  ...Subscription.properties,
+  plan: Type.String({ description: 'The plan that it gives while it is active or a trial. Empty: none.' }),
+  user: Type.Object({ id: Type.String(), name: Type.String(), email: Type.String() }),
+});
+export type OwnedSubscription = Static<typeof OwnedSubscription>;
+
+/** A plan of the settings. */
+export const PlanView = Type.Object({
+  name: Type.String(),
+  isDefault: Type.Boolean(),
+  models: Type.Array(Type.String()),
+  requestsPerMinute: Type.Integer({ description: '0: no limit.' }),
+  tokensPerMinute: Type.Integer({ description: '0: no limit.' }),
+  budget: Type.Object({ usd: Type.Number(), period: Type.Enum(['day', 'month', 'total']) }),
+  keys: Type.Integer(),
+  bridge: Type.Boolean(),
+  runningTurns: Type.Integer({ description: '0: only the limits of the bridge.' }),
+  jobs: Type.Integer({ description: '0: only the limits of the bridge.' }),
+});
+export type PlanView = Static<typeof PlanView>;
 
 /** What an administrator says of a subscription. */
 export const NewStatus = Type.Object(
@@ -183,6 +218,15 @@ export const ownDataOperations = {
     summary: 'Cancels one of the own subscriptions.',
     body: Type.Object({ externalId: Type.Optional(Type.String({ maxLength: 200 })) }),
     response: OneSubscription,
+  },
+  listAllSubscriptions: {
+    summary: 'The subscriptions of everyone, newest first.',
+    query: SubscriptionQuery,
+    response: { 200: Type.Object({ subscriptions: Type.Array(OwnedSubscription), nextCursor: NextCursor }) },
+  },
+  listPlans: {
+    summary: 'The plans of the settings.',
+    response: { 200: Type.Object({ plans: Type.Array(PlanView) }) },
   },
   setSubscriptionStatus: {
     summary: 'Sets the status of anyone’s subscription, and the plan that it gives.',

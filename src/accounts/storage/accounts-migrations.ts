@@ -226,6 +226,13 @@ export const accountsMigrations: readonly Migration[] = [
     id: '0013-device-epochs',
     statements: ({ schema }) => [addColumn(schema, 'device_logins', 'epoch', 'integer', 0)],
   },
+  {
+    id: '0014-subscriptions-by-status',
+    statements: ({ schema }) => [
+      schema.createIndex('subscriptions_newest').on('subscriptions').columns(['status', 'id']),
+      schema.createIndex('subscriptions_plan').on('subscriptions').columns(['named_plan', 'id']),
+    ],
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {

@@ -13,11 +13,23 @@ interface SubscriptionDecision {
   readonly also: readonly Runnable[];
 }
 
+interface SubscriptionFilter {
+  readonly status: string | undefined;
+  readonly userId: string | undefined;
+  /** The plan that they give. */
+  readonly plan: string | undefined;
+  readonly now: number;
+}
+
+type OwnedSubscriptionRow = SubscriptionRow & { readonly user_name: string; readonly user_email: string };
+
 export interface SubscriptionStore {
   /** For a new one that is not active: nothing is counted. */
   add(subscription: SubscriptionRow): Runnable;
   /** Oldest first. */
   ofUser(userId: string, limit: number): Promise<SubscriptionRow[]>;
+  /** Newest first, each with its user. A trial that is over counts as expired. */
+  list(filter: SubscriptionFilter, before: string | undefined, limit: number): Promise<OwnedSubscriptionRow[]>;
   /**
    * Stores what its user says of it, unless someone has decided about it before; answers with the one that is stored.
    * Undefined when the user has `most` others.
@@ -97,6 +109,32 @@ export function createSubscriptionStore(
           .limit(limit)
           .compile(),
       ),
+    list({ status, userId, plan, now }, before, limit) {
+      let select = query
+        .selectFrom('subscriptions')
+        .innerJoin('users', 'users.id', 'subscriptions.user_id')
+        .selectAll('subscriptions')
+        .select(['users.name as user_name', 'users.email as user_email'])
+        .orderBy('subscriptions.id', 'desc')
+        .limit(limit);
+      if (before !== undefined) select = select.where('subscriptions.id', '<', before);
+      if (userId !== undefined) select = select.where('subscriptions.user_id', '=', userId);
+      if (plan !== undefined) select = select.where('subscriptions.named_plan', '=', plan);
+      // A trial ends by itself at its time: its row still says that it is one.
+      if (status === 'trialing') {
+        select = select.where((is) =>
+          is.or([is('subscriptions.expires_at', 'is', null), is('subscriptions.expires_at', '>', now)]),
+        );
+      }
+      if (status === 'expired') {
+        select = select.where((is) => {
+          const isTrial = is('subscriptions.status', '=', 'trialing');
+          const isOver = is.and([isTrial, is('subscriptions.expires_at', '<=', now)]);
+          return is.or([is('subscriptions.status', '=', 'expired'), isOver]);
+        });
+      } else if (status !== undefined) select = select.where('subscriptions.status', '=', status);
+      return database.read(select.compile());
+    },
     async claim(subscription, also, most) {
       const { user_id: userId, external_id: externalId } = subscription;
       const { provider, payment_method, payment_qr, kind, plan_id, meta, updated_at } = subscription;

@@ -5,11 +5,14 @@ import type { RequestHead } from '../../platform/http/surface.ts';
 import { digestToken, sameSecret } from '../../platform/secrets/tokens.ts';
 import type { UserCall } from '../access.ts';
 import type { AccountsCore, BasePort, PeoplePort, PostPort } from '../accounts-core.ts';
+import { pageOf } from '../contract/conventions.ts';
 import {
   BillingEvent,
   type NewStatus,
+  type OwnedSubscription,
   type Subscription,
   type SubscriptionClaim,
+  type SubscriptionQuery,
   type SubscriptionStatus,
 } from '../contract/own-data.ts';
 import type { SubscriptionRow } from '../storage/accounts-schema.ts';
@@ -19,6 +22,8 @@ import type { WebhookEvent } from '../webhooks/webhook-post.ts';
 /** Contract/accounts, Rules: Subscriptions. */
 interface Subscriptions {
   list(userId: string): Promise<{ subscriptions: Subscription[] }>;
+  /** Of everyone, newest first. */
+  listAll(query: SubscriptionQuery): Promise<{ subscriptions: OwnedSubscription[]; nextCursor: string | null }>;
   /** What a client says of a purchase: `pending` until someone else decides, and without effect afterwards. */
   claim(claim: SubscriptionClaim, call: UserCall): Promise<{ subscription: Subscription }>;
   cancel(externalId: string | undefined, call: UserCall): Promise<{ subscription: Subscription }>;
@@ -44,6 +49,17 @@ export function createSubscriptions({
     async list(userId) {
       const own = await store.ofUser(userId, MAX_PER_USER + 1);
       return { subscriptions: own.map((row) => describeSubscription(row, clock.now())) };
+    },
+    async listAll({ status, userId, plan, cursor, limit }) {
+      const now = clock.now();
+      const filter = { status, userId, plan, now };
+      const { rows, nextCursor } = await pageOf(limit, (most) => store.list(filter, cursor, most));
+      const subscriptions = rows.map(({ user_name: name, user_email: email, ...row }) => ({
+        ...describeSubscription(row, now),
+        plan: row.named_plan,
+        user: { id: row.user_id, name, email },
+      }));
+      return { subscriptions, nextCursor };
     },
     async claim(claim, { caller: { user }, head }) {
       const externalId = requireExternalId(claim.externalId);

@@ -1,5 +1,12 @@
 import type { AuditQuery, MatrixSettings, UserQuery } from '../../accounts/contract/administration.ts';
 import type { User } from '../../accounts/contract/conventions.ts';
+import type {
+  NewStatus,
+  OwnedSubscription,
+  PlanView,
+  Subscription,
+  SubscriptionQuery,
+} from '../../accounts/contract/own-data.ts';
 import type { Agent, AgentStatus, NewAgent } from '../../accounts/contract/proxy-node.ts';
 import type { Invitation, NewInvitation } from '../../accounts/contract/registration.ts';
 import { auth } from './accounts.ts';
@@ -43,6 +50,16 @@ export const listInvitations = () =>
     ({ invitations }) => invitations,
   );
 export const revokeInvitation = (id: string) => auth<void>('DELETE', `admin/invitations/${encodeURIComponent(id)}`);
+
+interface SubscriptionPage {
+  readonly subscriptions: readonly OwnedSubscription[];
+  readonly nextCursor: string | null;
+}
+export const listAllSubscriptions = (query: SubscriptionQuery) =>
+  auth<SubscriptionPage>('GET', 'admin/subscriptions', undefined, { query });
+export const setSubscriptionStatus = (id: string, given: NewStatus) =>
+  auth<{ subscription: Subscription }>('POST', `admin/subscriptions/${encodeURIComponent(id)}/status`, given);
+export const listPlans = () => auth<{ plans: PlanView[] }>('GET', 'admin/plans').then(({ plans }) => plans);
 
 export const listAudit = (query: AuditQuery) => auth<AuditPage>('GET', 'admin/audit', undefined, { query });
 

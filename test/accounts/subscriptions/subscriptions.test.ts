@@ -111,6 +111,62 @@ for (const engine of engines) {
       const list = await accounts.get('subscriptions', { token: again.body.token });
       assert.equal(list.body.subscriptions[0].status, 'expired');
     });
+
+    test('administrators list the subscriptions of everyone by status, plan and person, page by page', async (t) => {
+      const accounts = await startAccounts(t, {
+        location: places.location(),
+        settings: '{ trial_days: 1 }',
+        plans: '{ pro: { models: ["*"] } }',
+      });
+      const admin = await loggedInAs(accounts, 'admin');
+      const [ann, ben] = [await loggedInAs(accounts, 'user', 'Ann'), await loggedInAs(accounts, 'user', 'Ben')];
+      const claimed = await accounts.post('subscriptions', { externalId: 'order-1', planId: 'pro' }, ann);
+      await accounts.post('subscriptions', { externalId: 'order-2' }, ben);
+      const decided = { status: 'active', planId: 'pro' };
+      await accounts.post(`admin/subscriptions/${claimed.body.subscription.id}/status`, decided, admin);
+
+      const read = async (query: string) => {
+        const { body } = await accounts.get(`admin/subscriptions?${query}`, admin);
+        const rows: { externalId: string; status: string; plan: string; user: { name: string } }[] = body.subscriptions;
+        return { next: body.nextCursor, rows: rows.map((row) => [row.user.name, row.status, row.plan]) };
+      };
+      for (const path of ['admin/subscriptions', 'admin/plans']) {
+        assert.equal((await accounts.get(path, ben)).status, 403);
+      }
+      assert.deepEqual((await read('status=active')).rows, [['Ann', 'active', 'pro']]);
+      assert.deepEqual((await read('plan=pro')).rows, [['Ann', 'active', 'pro']]);
+      assert.deepEqual((await read(`userId=${ben.id}&status=pending`)).rows, [['Ben', 'pending', '']]);
+      const all = (await read('limit=200')).rows;
+      const pages = [];
+      for (let next = ''; ; ) {
+        const page = await read(`limit=2${next}`);
+        pages.push(...page.rows);
+        if (page.next === null) break;
+        next = `&cursor=${page.next}`;
+      }
+      assert.deepEqual(pages, all);
+      assert.ok(all.length >= 4, 'both purchases and both trials');
+
+      // A trial that is over is expired, although its row has not changed.
+      const trials = (await read('status=trialing')).rows;
+      assert.ok(trials.length >= 2);
+      assert.deepEqual((await read('status=expired')).rows, []);
+      accounts.clock.stepWall(2 * DAY_MS);
+      const token = (await accounts.login(admin)).body.token;
+      const later = async (status: string) =>
+        (await accounts.get(`admin/subscriptions?status=${status}`, { token })).body.subscriptions.length;
+      assert.deepEqual([await later('trialing'), await later('expired')], [0, trials.length]);
+
+      const plans = await accounts.get('admin/plans', { token });
+      assert.deepEqual(
+        plans.body.plans.map(({ name, isDefault }: { name: string; isDefault: boolean }) => [name, isDefault]),
+        [
+          ['free', true],
+          ['pro', false],
+        ],
+      );
+      assert.equal((await accounts.get('admin/subscriptions?status=paid', { token })).status, 400);
+    });
   });
 }
 

@@ -112,6 +112,8 @@ const EXPECTED: Readonly<Record<string, Expectation>> = {
   'POST /api/auth/admin/blacklist': 'operator',
   'DELETE /api/auth/admin/blacklist/:email': 'operator',
   'GET /api/auth/admin/audit': 'operator',
+  'GET /api/auth/admin/subscriptions': 'operator',
+  'GET /api/auth/admin/plans': 'operator',
   'POST /api/auth/admin/subscriptions/:id/status': 'admin',
   'GET /api/agent-server/v1/users': 'agent',
   'POST /api/agent-server/v1/status': 'agent',
