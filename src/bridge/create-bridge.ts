@@ -247,7 +247,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     checkDirectory: options.directories.check,
   });
 
-  const stopWatching = options.owners?.watch(createEndWork({ orchestrator, jobs, logger }));
+  const stopWatching = options.owners?.watch(createEndWork({ orchestrator, jobs, providers, logger }));
 
   const methodNames = new Set<string>();
   const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });

@@ -2,7 +2,13 @@ import type { Static } from 'typebox';
 import { setting } from '../platform/config/setting.ts';
 import { sandboxLimitSettings, sandboxSettings } from './agents/agent-fence.ts';
 import { agentProgramSettings } from './agents/agent-models.ts';
-import { checkpointSettings, type jobsSettings, mcpServerSettings, permissionSettings } from './work-settings.ts';
+import {
+  builtinSettings,
+  checkpointSettings,
+  type jobsSettings,
+  mcpServerSettings,
+  permissionSettings,
+} from './work-settings.ts';
 
 const AGENT_ID = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
 const AGENT_ID_WORDS = 'letters, digits, dots, dashes and underscores, at most 64';
@@ -158,37 +164,7 @@ export const agentsSettings = setting.group('The agents that do the work.', {
   }),
   ...agentProgramSettings,
   builtin: setting.group('The built-in agent.', {
-    model: setting.text({ default: 'demo/echo', description: 'Model that the built-in agent runs on.' }),
-    base_url: setting.url({
-      schemes: ['http', 'https'],
-      default: '',
-      description: 'OpenAI-compatible API to use. Empty: the completions service inside this program.',
-    }),
-    api_key: setting.token({ default: '', description: 'Key for that API. Empty: none is sent.' }),
-    charge_people: setting.choice(['here', 'there'], {
-      default: 'here',
-      description:
-        'Who charges people for what `base_url` answers: `here` is the completions service of this program, by `completions.prices`; `there` is a Trestle at `base_url` that knows the same people, and gets a token for five minutes of the person with each call.',
-    }),
-    max_requests: setting.integer({
-      default: 50,
-      minimum: 1,
-      maximum: 1000,
-      description: 'Requests to the model in one turn; then the turn ends, with what was done until then.',
-    }),
-    context_characters: setting.integer({
-      default: 400_000,
-      minimum: 10_000,
-      maximum: 4_000_000,
-      description:
-        'How much of a conversation is sent to the model; a conversation that fills three quarters of it is summarised.',
-    }),
-    command_timeout: setting.duration({
-      default: '2m',
-      minimum: '1s',
-      maximum: '1h',
-      description: 'How long a command that it runs may take.',
-    }),
+    ...builtinSettings,
     mcp: setting.list(
       setting.group('', {
         name: setting.text({

@@ -3,6 +3,7 @@ import type { Owner } from '../platform/identity/owner.ts';
 import type { Dispatch, MethodCall } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import { forTeam } from './access.ts';
+import type { AgentProvider } from './agents/agent-provider.ts';
 import type { BridgeClient } from './bridge-client.ts';
 import type { Jobs } from './jobs/create-jobs.ts';
 import { isAtWork, isMemberAtWork, onlyFor, requireMay } from './principal.ts';
@@ -65,18 +66,24 @@ function asClient(call: MethodCall<BridgeClient>, caller: BridgeClient, params: 
 interface EndWorkOptions {
   readonly orchestrator: Pick<SessionOrchestrator, 'cancelWhere'>;
   readonly jobs: Pick<Jobs, 'endAllOf' | 'endLeft'>;
+  readonly providers: ReadonlyMap<string, Pick<AgentProvider, 'endWhere'>>;
   readonly logger: Pick<Logger, 'warn'>;
 }
 
 /** Ends what must not go on after a change of an owner: all work of one who may not work, and work for teams that a person has left. */
-export function createEndWork({ orchestrator, jobs, logger }: EndWorkOptions): (changed: Owner) => void {
+export function createEndWork({ orchestrator, jobs, providers, logger }: EndWorkOptions): (changed: Owner) => void {
+  const endWhere: NonNullable<AgentProvider['endWhere']> = (isMeant) => {
+    for (const provider of providers.values()) provider.endWhere?.(isMeant);
+  };
   return (changed) => {
     const { id } = changed;
     if (isAtWork(changed)) {
+      endWhere(({ owner, member }) => member === id && !isMemberAtWork(changed, owner));
       orchestrator.cancelWhere((owner, { member }) => member?.id === id && !isMemberAtWork(changed, owner));
       jobs.endLeft(changed);
       return;
     }
+    endWhere(({ owner, member }) => owner === id || member === id);
     orchestrator.cancelWhere((owner, principal) => [owner, principal.id, principal.member?.id].includes(id));
     jobs
       .endAllOf(id)

@@ -157,6 +157,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       maxRequests: builtin.max_requests,
       contextCharacters: builtin.context_characters,
       commandTimeoutMs: builtin.command_timeout,
+      backgroundTimeoutMs: builtin.background_timeout,
       mcp: createMcpTools({
         servers: builtin.mcp,
         launch,

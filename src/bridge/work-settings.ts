@@ -148,3 +148,44 @@ export const mcpServerSettings = {
     },
   ),
 };
+
+/** The part of `agents.builtin.*` about its model and its work. */
+export const builtinSettings = {
+  model: setting.text({ default: 'demo/echo', description: 'Model that the built-in agent runs on.' }),
+  base_url: setting.url({
+    schemes: ['http', 'https'],
+    default: '',
+    description: 'OpenAI-compatible API to use. Empty: the completions service inside this program.',
+  }),
+  api_key: setting.token({ default: '', description: 'Key for that API. Empty: none is sent.' }),
+  charge_people: setting.choice(['here', 'there'], {
+    default: 'here',
+    description:
+      'Who charges people for what `base_url` answers: `here` is the completions service of this program, by `completions.prices`; `there` is a Trestle at `base_url` that knows the same people, and gets a token for five minutes of the person with each call.',
+  }),
+  max_requests: setting.integer({
+    default: 50,
+    minimum: 1,
+    maximum: 1000,
+    description: 'Requests to the model in one turn; then the turn ends, with what was done until then.',
+  }),
+  context_characters: setting.integer({
+    default: 400_000,
+    minimum: 10_000,
+    maximum: 4_000_000,
+    description:
+      'How much of a conversation is sent to the model; a conversation that fills three quarters of it is summarised.',
+  }),
+  command_timeout: setting.duration({
+    default: '2m',
+    minimum: '1s',
+    maximum: '1h',
+    description: 'How long a command that it runs may take.',
+  }),
+  background_timeout: setting.duration({
+    default: '1h',
+    minimum: '1s',
+    maximum: '7d',
+    description: 'How long a command may run in the background; it ends with its session in any case.',
+  }),
+};

@@ -115,6 +115,34 @@ test('after kill -9 in the middle of a turn its command is gone and the session 
   assert.deepEqual(model.requests.at(-1)?.userTexts, ['Wait', 'And now?']);
 });
 
+test('a command in the background ends when its session is closed, and is gone after kill -9', async (context) => {
+  const folder = await project(context);
+  const { environment } = await scriptedModel(context, ({ userTexts, toolResults }) => {
+    if (toolResults.length > 0) return { text: ['Started.'] };
+    const line = `echo $$ > ${userTexts.at(-1)}; sleep 600`;
+    return { toolCall: { name: 'start_command', arguments: { command: 'sh', args: ['-c', line] } } };
+  });
+  const dataDirectory = await temporaryFolder(context);
+  const options = { args: ['bridge'], environment, dataDirectory };
+  const program = await startProgram(context, options);
+  const start = async (sessionId: string) => {
+    const params = { sessionId, taskPrompt: sessionId, workingDirectory: folder };
+    assert.equal(resultOf(await callStream(program.url, 'session.start', params)).output, 'Started.');
+    return until('the command to run', async () => {
+      const text = await readFile(join(folder, sessionId), 'utf8').catch(() => '');
+      return text.endsWith('\n') && Number(text);
+    });
+  };
+  const [closed, killed] = [await start('closed'), await start('killed')];
+  assert.deepEqual([isAlive(closed), isAlive(killed)], [true, true]);
+  await callStream(program.url, 'session.close', { sessionId: 'closed' });
+  await until('the command of the closed session to be gone', () => !isAlive(closed));
+  assert.equal(isAlive(killed), true);
+  await program.stop('SIGKILL');
+  await startProgram(context, options);
+  await until('the command of the killed program to be gone', () => !isAlive(killed));
+});
+
 test('DB-1: with the default folders and the review token, no turn reads the secret key', async (context) => {
   const home = await project(context);
   const work = join(home, 'work');

@@ -17,6 +17,7 @@ import { systemClock } from '../../src/platform/clock/clock.ts';
 import { readSources } from '../architecture/source-file.ts';
 import { makeId, toolContext } from '../kit/bridge/builtin-agent.ts';
 import { silentLogger } from '../kit/silent-logger.ts';
+import { until } from '../kit/until.ts';
 import { attacks, makeWorld, SECRET, type Target, type World } from './attack-world.ts';
 
 /** Everything that the bridge has for opening a path, as the program wires it. */
@@ -74,6 +75,16 @@ const doors: Readonly<Record<string, Door>> = {
     args: ['-c', 'cat secret.key mail.txt environ; true'],
     working_directory: folder,
   })),
+  start_command: async (world, { root, folder }) => {
+    const context = { ...toolContext('/'), root: openers(world).confine(root) };
+    const input = { command: 'sh', args: ['-c', 'cat secret.key mail.txt environ; true'], working_directory: folder };
+    const { text = '' } = (await toolTable.find(({ name }) => name === 'start_command')?.run(input, context)) ?? {};
+    const command = context.background.all()[0];
+    await until('the command to end', () => command?.isRunning() === false);
+    return `${text}\n${command?.read(true).output}`;
+  },
+  read_command: tool('read_command', () => ({})),
+  stop_command: tool('stop_command', () => ({ id: 1 })),
   skills: async (world, { root }) => describeSkills(openers(world).confine(root), ['own', 'linked']),
   rules: async (world, { root, folder }) => {
     const { confine, directories } = openers(world);
@@ -264,7 +275,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/builtin/folder-instructions.ts': ['skills', 'rules'],
   'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],
   'agents/builtin/tools/file-tools.ts': ['read_file', 'write_file', 'write_file, a new file', 'edit_file'],
-  'agents/builtin/tools/run-command.ts': ['run_command'],
+  'agents/builtin/tools/run-command.ts': ['run_command', 'start_command'],
   'agents/builtin/tools/walk-folder.ts': ['list_files', 'find_files', 'search_files'],
   'agents/builtin/tools/search-tools.ts': ['list_files', 'list_files of the whole root', 'search_files'],
   'artifacts/artifact-route.ts': ['artifact route'],

@@ -50,6 +50,8 @@ export interface AgentProvider {
   fork?(reference: string, fork: Fork): Promise<Forked>;
   /** Of a remote agent: requests a file by the link that a turn's end gave. */
   download?(path: string, signal: AbortSignal): Promise<RelayedFile>;
+  /** Ends what runs between turns for those who may not work any more. Absent: nothing does. */
+  endWhere?(isMeant: (payer: Payer) => boolean): void;
   /** Ends everything the agent runs. Called once, when the bridge stops. */
   stop(): Promise<void>;
 }

@@ -20,6 +20,8 @@ export interface BuiltinConversationStore {
   copy(conversationId: string, copyId: string, turnId: string | undefined): Promise<boolean>;
   /** Undefined when there is none. What is older than the limit allows is deleted. */
   read(conversationId: string): Promise<KeptConversation | undefined>;
+  /** Whether there is such a conversation. */
+  has(conversationId: string): Promise<boolean>;
   remove(conversationId: string): Promise<void>;
 }
 
@@ -46,6 +48,13 @@ export function createBuiltinConversationStore(database: Database<BridgeSchema>)
       .where('position', '<', given.before)
       .orderBy('position', 'desc')
       .limit(PAGE),
+  );
+  const anyOf = database.statement((query, given: { conversationId: string }) =>
+    query
+      .selectFrom('builtin_messages')
+      .select('position')
+      .where('conversation_id', '=', given.conversationId)
+      .limit(1),
   );
   const removeBefore = database.statement((query, given: { conversationId: string; before: number }) =>
     query
@@ -97,6 +106,7 @@ export function createBuiltinConversationStore(database: Database<BridgeSchema>)
       await database.write([query.insertInto('builtin_messages').columns(columns).expression(copied).compile()]);
       return true;
     },
+    has: async (conversationId) => (await database.read(anyOf({ conversationId }))).length > 0,
     async remove(conversationId) {
       await database.write([removeBefore({ conversationId, before: Number.MAX_SAFE_INTEGER })]);
     },

@@ -2,6 +2,7 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { NO_FENCE } from '../../../src/bridge/agents/agent-fence.ts';
+import { createBackgroundCommands } from '../../../src/bridge/agents/builtin/background-commands.ts';
 import {
   type BuiltinAgentOptions,
   createBuiltinAgent,
@@ -53,6 +54,7 @@ export function memoryStore(): BuiltinConversationStore & { readonly rows: Map<s
       if (bodies !== undefined) rows.set(copyId, [...bodies]);
       return bodies !== undefined;
     },
+    has: async (id) => rows.has(id),
     async remove(id) {
       rows.delete(id);
     },
@@ -82,6 +84,7 @@ export function scriptedAgent(
     maxRequests: 8,
     contextCharacters: 100_000,
     commandTimeoutMs: 20_000,
+    backgroundTimeoutMs: 60_000,
     ...more,
   });
   return { agent: supervised(builtin), store, requests: model.requests };
@@ -97,6 +100,11 @@ export function toolContext(
     root: confine(root),
     signal: signal ?? new AbortController().signal,
     makeTemporaryName: () => makeId('.trestle-'),
+    background: createBackgroundCommands({
+      clock: systemClock,
+      timeoutMs: 60_000,
+      isKept: async () => true,
+    }).of('conversation', { owner: 'main' }),
     commands: {
       start: (options) => startProcess(options),
       environment: { PATH: environment.PATH },

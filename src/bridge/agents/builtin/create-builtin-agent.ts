@@ -8,6 +8,7 @@ import { type AgentFence, environmentFor } from '../agent-fence.ts';
 import { createBuiltinProbe } from '../agent-probe.ts';
 import type { AgentMode, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } from '../agent-provider.ts';
 import { promptContent } from '../prompt-content.ts';
+import { createBackgroundCommands } from './background-commands.ts';
 import { type StoredMessage, withSummary } from './compaction.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
@@ -16,11 +17,18 @@ import type { McpTools } from './mcp-tools.ts';
 import { promptMessage } from './prompt-images.ts';
 import { runTurn } from './run-turn.ts';
 import type { FolderInstructions } from './system-prompt.ts';
+import { readCommandTool, startCommandTool, stopCommandTool } from './tools/background-tools.ts';
 import type { Confine } from './tools/confinement.ts';
 import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
 import { runCommandTool } from './tools/run-command.ts';
 import { findFilesTool, listFilesTool, searchFilesTool } from './tools/search-tools.ts';
-import { type CommandLimits, type Tool, updatePlanTool } from './tools/tool.ts';
+import {
+  type BackgroundCommand,
+  type CommandLimits,
+  type ConversationCommands,
+  type Tool,
+  updatePlanTool,
+} from './tools/tool.ts';
 
 export interface BuiltinAgentOptions {
   /** Of this program. */
@@ -51,6 +59,8 @@ export interface BuiltinAgentOptions {
   readonly maxRequests: number;
   readonly contextCharacters: number;
   readonly commandTimeoutMs: number;
+  /** How long a command in the background may run. */
+  readonly backgroundTimeoutMs: number;
   /** Further tools, of other programs. */
   readonly mcp?: McpTools;
 }
@@ -69,6 +79,7 @@ const FORGET_PAUSE_MS = 1_000;
 export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider {
   const { store, clock, makeId, version } = options;
   const stopped = new AbortController();
+  const running = createBackgroundCommands({ clock, timeoutMs: options.backgroundTimeoutMs, isKept: store.has });
   const commandsOf = async ({ owner, member, workingDirectory: folder }: AgentTurn): Promise<CommandLimits> => ({
     start: (program, startIn) =>
       options.fence.start(program, { owner, member, agent: 'builtin', folder, startIn, isCallers: true }),
@@ -127,13 +138,15 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         rules: await readRules(turn.workingDirectory, { confine, isOpen }),
         skills: await describeSkills(confine(turn.workingDirectory), turn.skills),
       };
-      return await runTurn({
+      const background = running.of(reference, turn);
+      const end = await runTurn({
         ...options,
         permissions,
         turn,
         signal,
         commands: await commandsOf(turn),
-        tools: [...toolTable, ...(further?.tools ?? [])],
+        background,
+        tools: [...ownTools(permissions, background), ...(further?.tools ?? [])],
         append,
         describe,
         model,
@@ -141,13 +154,18 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         instructions,
         messages: [...before, prompt],
       });
+      const left = background.all().filter((one) => one.isRunning());
+      if (left.length > 0)
+        turn.report({ kind: 'status', text: `In the background ${left.map(shownCommand).join(', ')}.` });
+      return end;
     } finally {
       further?.release();
     }
   }
 
-  /** The conversation is deleted with its session. A failed delete is tried again, because the store may be unavailable for a moment. */
+  /** The conversation is deleted with its session, and its commands end. A failed delete is tried again, because the store may be unavailable for a moment. */
   async function forget(reference: string): Promise<void> {
+    await running.end(reference);
     for (let tries = 1; ; tries += 1) {
       try {
         await store.remove(reference);
@@ -184,9 +202,10 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       return { why: 'the built-in agent does not have the conversation, or not that turn of it' };
     },
     close: forget,
+    endWhere: running.endWhere,
     async stop() {
       stopped.abort();
-      await options.mcp?.stop();
+      await Promise.all([running.stop(), options.mcp?.stop()]);
     },
   };
 }
@@ -194,6 +213,17 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
 function describe(error: unknown): string {
   if (!isExpected(bridgeErrors, error)) throw error;
   return describeError(bridgeErrors, error).message;
+}
+
+/** Where nothing can be started, what runs in the background is offered only while there is something. */
+function ownTools(permissions: 'allow' | 'deny', background: ConversationCommands): readonly Tool[] {
+  if (permissions === 'allow' || background.all().length > 0) return toolTable;
+  return toolTable.filter((tool) => tool !== readCommandTool && tool !== stopCommandTool);
+}
+
+/** For people. */
+function shownCommand({ id, title }: BackgroundCommand): string {
+  return `command ${id} is still running: ${title.slice(0, 100)}`;
 }
 
 /** All that the built-in agent can do. */
@@ -205,5 +235,8 @@ export const toolTable: readonly Tool[] = [
   editFileTool,
   writeFileTool,
   runCommandTool,
+  startCommandTool,
+  readCommandTool,
+  stopCommandTool,
   updatePlanTool,
 ];

@@ -15,7 +15,7 @@ import { emptyAnswer, readAnswer, toMessage } from './read-answer.ts';
 import { runToolCall } from './run-tool-call.ts';
 import { type FolderInstructions, systemPrompt } from './system-prompt.ts';
 import type { Confine } from './tools/confinement.ts';
-import type { CommandLimits, Tool, ToolContext } from './tools/tool.ts';
+import type { CommandLimits, ConversationCommands, Tool, ToolContext } from './tools/tool.ts';
 
 interface TurnOptions {
   readonly turn: SupervisedTurn;
@@ -29,6 +29,7 @@ interface TurnOptions {
   readonly contextCharacters: number;
   readonly confine: Confine;
   readonly commands: CommandLimits;
+  readonly background: ConversationCommands;
   /** What the folder gives to the model: its rules files and its skills. */
   readonly instructions: FolderInstructions;
   /** Whether the model takes images. */
@@ -160,17 +161,19 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
   }
 }
 
-/** Neighbours that need no permission, and so change nothing, make a batch; every other call is one by itself. */
+/** Neighbours that may run at the same time, such as those that only read, make a batch; every other call is one by itself. */
 function batchesOf(calls: readonly RequestedToolCall[], tools: readonly Tool[]): readonly RequestedToolCall[][] {
-  const reading = new Set(tools.flatMap(({ name, needsPermission }) => (needsPermission ? [] : [name])));
+  const parallel = new Set(
+    tools.flatMap(({ name, needsPermission, isParallel = !needsPermission }) => (isParallel ? [name] : [])),
+  );
   const batches: RequestedToolCall[][] = [];
   let isOpen = false;
   for (const call of calls) {
-    const isReading = reading.has(call.function.name);
+    const isParallel = parallel.has(call.function.name);
     const last = batches.at(-1);
-    if (isReading && isOpen && last !== undefined && last.length < MAX_AT_ONCE) last.push(call);
+    if (isParallel && isOpen && last !== undefined && last.length < MAX_AT_ONCE) last.push(call);
     else batches.push([call]);
-    isOpen = isReading;
+    isOpen = isParallel;
   }
   return batches;
 }
@@ -197,12 +200,13 @@ function requestAnswer(
   return complete({ ...request, stream: true, stream_options: { include_usage: true } }, signal, turn);
 }
 
-function toolContext({ turn, signal, makeId, commands, confine }: TurnOptions): ToolContext {
+function toolContext({ turn, signal, makeId, commands, background, confine }: TurnOptions): ToolContext {
   return {
     root: confine(turn.workingDirectory),
     ...(turn.fileFolder !== undefined && { files: confine(turn.fileFolder) }),
     signal,
     commands,
+    background,
     makeTemporaryName: () => makeId('.trestle-'),
   };
 }

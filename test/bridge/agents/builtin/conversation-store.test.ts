@@ -23,6 +23,7 @@ for (const engine of engines) {
       assert.equal(await store.read('three'), undefined);
       await store.remove('one');
       assert.equal(await store.read('one'), undefined);
+      assert.deepEqual([await store.has('one'), await store.has('two')], [false, true]);
       assert.deepEqual(await store.read('two'), { bodies: ['"other"'], nextPosition: 1 });
     });
 

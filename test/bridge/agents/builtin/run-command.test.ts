@@ -17,6 +17,22 @@ test('a command gives its exit code and both of its outputs', async (context) =>
   assert.equal(failed, undefined);
 });
 
+test('listen to a command from its start: nothing it prints is lost while the folder is being closed', async (context) => {
+  const root = await workingDirectory(context);
+  const given = toolContext(root);
+  const closing = Promise.withResolvers<void>();
+  const slow = {
+    ...given.root,
+    async open() {
+      const folder = await given.root.open();
+      return { ...folder, close: () => closing.promise.then(folder.close) };
+    },
+  };
+  const { text } = await runCommandTool.run(shell('echo out'), { ...given, root: slow });
+  assert.equal(text, '[exit code 0]\nout\n');
+  closing.resolve();
+});
+
 test('B-56: arguments are data: nothing in them is expanded, and a flag stays one argument', async (context) => {
   const root = await workingDirectory(context);
   const args = ['%s\n', '; touch hacked', '$(touch hacked)', '`touch hacked`', '--version', '*', 'two words\nlines'];

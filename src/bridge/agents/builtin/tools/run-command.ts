@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import type { ProcessExit } from '../../../../platform/child-process/start-process.ts';
+import type { ProcessExit, RunningProcess } from '../../../../platform/child-process/start-process.ts';
 import { AppError } from '../../../../platform/errors/app-error.ts';
 import { locate, openFolder, refuse } from './confinement.ts';
 import { defineTool, type ToolContext, type ToolOutput } from './tool.ts';
@@ -9,6 +9,19 @@ const HALF_OUTPUT_BYTES = 14 * 1024;
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
 /** A program that we stop gets no time to end by itself. */
 const NO_GRACE = { graceMs: 0 };
+
+/** What every tool that starts a program takes. */
+export const commandParameters = {
+  command: Type.String({ minLength: 1, maxLength: 4096, description: 'The program, such as "git".' }),
+  args: Type.Optional(Type.Array(Type.String(), { maxItems: 1000, description: 'Its arguments, one by one.' })),
+  working_directory: Type.Optional(Type.String({ description: 'Folder inside the working directory.' })),
+};
+
+interface CommandInput {
+  readonly command: string;
+  readonly args?: readonly string[];
+  readonly working_directory?: string;
+}
 
 /**
  * Runs a program with its arguments as they are: nothing is expanded, and no argument becomes another one. A model that
@@ -19,43 +32,53 @@ export const runCommandTool = defineTool({
   description:
     'Runs a program to its end and returns its exit code and output. There is no shell: give the program and its arguments apart; for pipes and the like run "sh" with "-c" and one line. Standard input is empty; what is left running is ended.',
   parameters: Type.Object({
-    command: Type.String({ minLength: 1, maxLength: 4096, description: 'The program, such as "git".' }),
-    args: Type.Optional(Type.Array(Type.String(), { maxItems: 1000, description: 'Its arguments, one by one.' })),
-    working_directory: Type.Optional(Type.String({ description: 'Folder inside the working directory.' })),
+    ...commandParameters,
     timeout_seconds: Type.Optional(Type.Integer({ minimum: 1, description: 'It is ended after that.' })),
   }),
   toolKind: 'execute',
   needsPermission: true,
-  title: ({ command, args = [] }) => [command, ...args].map(quoted).join(' ').slice(0, 500),
-  async run({ command, args = [], working_directory: place = '.', timeout_seconds: seconds }, context) {
+  title: (input) => commandTitle(input),
+  async run(input, context) {
+    const { timeout_seconds: seconds } = input;
     const timeoutMs = Math.min(
       seconds === undefined ? context.commands.timeoutMs : seconds * 1000,
       context.commands.timeoutMs,
     );
-    const folder = await openFolder(context.root, await locate(context.root, place));
-    try {
-      // The program starts in the folder that was checked, also when the path leads elsewhere by then.
-      const place = { cwd: folder.entry('.'), path: folder.path };
-      const output = await runProgram(command, args, place, timeoutMs, context);
-      return { ...output, locations: [{ path: folder.path }] };
-    } finally {
-      await folder.close();
-    }
+    const { started, path } = await launchIn(input, context);
+    return { ...(await toItsEnd(started, timeoutMs, context)), locations: [{ path }] };
   },
 });
 
+/** A command as people see it. */
+export function commandTitle({ command, args = [] }: CommandInput): string {
+  return [command, ...args].map(quoted).join(' ').slice(0, 500);
+}
+
+/** Starts a program in a folder of the working directory. Listen to its output without waiting for anything else before. */
+export async function launchIn(
+  { command, args = [], working_directory: place = '.' }: CommandInput,
+  { root, signal, commands }: ToolContext,
+): Promise<{ readonly started: RunningProcess; readonly path: string }> {
+  const folder = await openFolder(root, await locate(root, place));
+  try {
+    signal.throwIfAborted();
+    const { environment: env, journalFolder } = commands;
+    // The program starts in the folder that was checked, also when the path leads elsewhere by then.
+    const given = { command, args, cwd: folder.entry('.'), env, journalFolder };
+    return { started: await commands.start(given, folder.path).catch(notStarted), path: folder.path };
+  } finally {
+    // Not waited for: the program may end before, and Node drops output that nobody listens to by then.
+    void folder.close().catch(() => undefined);
+  }
+}
+
 type Ending = ProcessExit | 'timeout' | 'too much' | 'cancelled';
 
-async function runProgram(
-  command: string,
-  args: readonly string[],
-  { cwd, path }: { readonly cwd: string; readonly path: string },
+async function toItsEnd(
+  started: RunningProcess,
   timeoutMs: number,
   { signal, commands }: ToolContext,
 ): Promise<ToolOutput> {
-  signal.throwIfAborted();
-  const { environment: env, journalFolder } = commands;
-  const started = await commands.start({ command, args, cwd, env, journalFolder }, path).catch(notStarted);
   const { promise: stopped, resolve } = Promise.withResolvers<Ending>();
   const output = keepOutput(started.stdout, {
     halfBytes: HALF_OUTPUT_BYTES,
@@ -71,10 +94,7 @@ async function runProgram(
     const ending = await Promise.race([started.exited, stopped]);
     // Also after a normal end: the rest of its process group is ended before the model gets the result.
     await started.stop(NO_GRACE);
-    const said = [output.text(), section('standard error', started.stderrTail())]
-      .filter((part) => part !== '')
-      .join('\n');
-    return describe(ending, said, timeoutMs);
+    return describe(ending, withErrors(output.text(), started.stderrTail()), timeoutMs);
   } finally {
     stopTimer();
     signal.removeEventListener('abort', onAbort);
@@ -97,8 +117,10 @@ function describe(ending: Ending, said: string, timeoutMs: number): ToolOutput {
   }
 }
 
-function section(name: string, text: string): string {
-  return text === '' ? '' : `[${name}]\n${text}`;
+/** What a program printed, and below it what it printed on standard error. */
+export function withErrors(output: string, errors: string): string {
+  const section = errors === '' ? '' : `[standard error]\n${errors}`;
+  return [output, section].filter((part) => part !== '').join('\n');
 }
 
 function notStarted(error: unknown): never {
@@ -156,6 +178,12 @@ function keepOutput(stream: Readable, { halfBytes, limitBytes, onLimit }: KeepOp
 
 /** Text without the parts of characters that a cut has left at its ends. */
 function wholeCharacters(bytes: Buffer): string {
+  const { start, end } = characterBounds(bytes);
+  return bytes.toString('utf8', start, end);
+}
+
+/** Where the first whole character of a cut text begins, and where the last one ends. */
+export function characterBounds(bytes: Buffer): { readonly start: number; readonly end: number } {
   let start = 0;
   while (start < 3 && ((bytes[start] ?? 0) & 0xc0) === 0x80) start += 1;
   let end = bytes.length;
@@ -165,7 +193,7 @@ function wholeCharacters(bytes: Buffer): string {
     if (byte >= 0xc0 && lengthOfCharacter(byte) > back) end -= back;
     break;
   }
-  return bytes.toString('utf8', start, end);
+  return { start, end };
 }
 
 function lengthOfCharacter(firstByte: number): number {

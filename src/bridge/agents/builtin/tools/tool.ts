@@ -15,6 +15,8 @@ export interface ToolContext {
   /** A name that no file has yet. */
   makeTemporaryName(): string;
   readonly commands: CommandLimits;
+  /** The commands in the background, of this conversation. */
+  readonly background: ConversationCommands;
 }
 
 export interface CommandLimits {
@@ -25,6 +27,38 @@ export interface CommandLimits {
   readonly journalFolder: string | undefined;
   readonly timeoutMs: number;
   readonly clock: Pick<Clock, 'after'>;
+}
+
+/** The commands that run in the background for one conversation, and those whose end was not yet read. */
+export interface ConversationCommands {
+  /** Runs what `launch` starts until it ends, or is ended. Throws TOOL_CALL_REFUSED when too many run. */
+  start(title: string, launch: () => Promise<RunningProcess>): Promise<BackgroundCommand>;
+  find(id: number): BackgroundCommand | undefined;
+  all(): readonly BackgroundCommand[];
+}
+
+export interface BackgroundCommand {
+  /** By which the model knows it; from 1. */
+  readonly id: number;
+  readonly title: string;
+  isRunning(): boolean;
+  /** What it printed since it was read last, or with `all` as far as it is kept. */
+  read(all: boolean): CommandReading;
+  /** Resolves when there is something to read, when the command has ended, after `ms`, or when the signal aborts. */
+  news(ms: number, signal: AbortSignal): Promise<void>;
+  /** Ends it with all that it has started. */
+  stop(): Promise<void>;
+}
+
+export interface CommandReading {
+  /** For the model: that it runs, or how it ended. */
+  readonly state: string;
+  readonly output: string;
+  /** Bytes of the output that are no longer kept. */
+  readonly lost: number;
+  /** The end of its standard error. */
+  readonly errors: string;
+  readonly exitCode?: number;
 }
 
 export interface ToolOutput {
@@ -50,6 +84,8 @@ export interface Tool<Parameters extends TSchema = TSchema> {
   readonly toolKind: 'read' | 'search' | 'edit' | 'execute' | 'think';
   /** True for what changes something: `bridge.permissions` decides about it. */
   readonly needsPermission: boolean;
+  /** Whether it runs at the same time as its neighbours; unless given, tools that need no permission do. */
+  readonly isParallel?: boolean;
   title(input: Static<Parameters>): string;
   /** Throws TOOL_CALL_REFUSED, or an error of the file system, for what the model can fix. */
   run(input: Static<Parameters>, context: ToolContext): Promise<ToolOutput>;
