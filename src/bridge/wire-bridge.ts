@@ -117,14 +117,11 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     offered: options.offered,
   });
 
-  const checkedFetch = createCheckedFetch(
-    createCallbackRules({
-      allow: settings.jobs.callback_allow,
-      allowedBy: 'jobs.callback_allow',
-      isOpen: () => false,
-      ownAddresses: systemCallbackNetwork.ownAddresses,
-    }),
-  );
+  const fetchOnly = (allow: readonly string[], allowedBy: string) => {
+    const { ownAddresses } = systemCallbackNetwork;
+    return createCheckedFetch(createCallbackRules({ allow, allowedBy, isOpen: () => false, ownAddresses }));
+  };
+  const checkedFetch = fetchOnly(settings.jobs.callback_allow, 'jobs.callback_allow');
 
   function createBuiltin(): AgentProvider {
     const { base_url: baseUrl, api_key: apiKey, charge_people: charge, ...builtin } = settings.agents.builtin;
@@ -158,6 +155,12 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       contextCharacters: builtin.context_characters,
       commandTimeoutMs: builtin.command_timeout,
       backgroundTimeoutMs: builtin.background_timeout,
+      web: {
+        // For the operator as well: what is fetched is named by a model, which may have read it anywhere.
+        fetch: fetchOnly(builtin.fetch_allow, 'agents.builtin.fetch_allow'),
+        hosts: settings.bridge.sandbox_hosts,
+        version: options.ping.version,
+      },
       mcp: createMcpTools({
         servers: builtin.mcp,
         launch,

@@ -188,4 +188,8 @@ export const builtinSettings = {
     maximum: '7d',
     description: 'How long a command may run in the background; it ends with its session in any case.',
   }),
+  fetch_allow: setting.list(setting.cidr({}), {
+    description:
+      'Private ranges that `fetch_url` may reach although they are not public. `bridge.sandbox_hosts` counts as well.',
+  }),
 };

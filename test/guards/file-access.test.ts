@@ -84,6 +84,7 @@ const doors: Readonly<Record<string, Door>> = {
     return `${text}\n${command?.read(true).output}`;
   },
   read_command: tool('read_command', () => ({})),
+  fetch_url: tool('fetch_url', ({ root, file }) => ({ url: `file://${join(root, file)}` })),
   stop_command: tool('stop_command', () => ({ id: 1 })),
   skills: async (world, { root }) => describeSkills(openers(world).confine(root), ['own', 'linked']),
   rules: async (world, { root, folder }) => {

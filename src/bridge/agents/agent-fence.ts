@@ -215,7 +215,7 @@ export const sandboxSettings = {
     {
       default: ['*'],
       description:
-        'Hosts that programs in the sandbox may reach, through a proxy of this program: names, `*.example.com`, or `*` for all. Addresses that are not public are never reached. Empty: no host.',
+        'Hosts that programs in the sandbox may reach, through a proxy of this program, and `fetch_url` of the built-in agent: names, `*.example.com`, or `*` for all. Addresses that are not public are never reached. Empty: no host.',
     },
   ),
   sandbox_read_paths: setting.list(setting.path({}), {

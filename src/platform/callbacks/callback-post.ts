@@ -69,7 +69,7 @@ const LISTABLE: ReadonlySet<AddressClass> = new Set(['loopback', 'private', 'car
 
 export function createCallbackRules({ allow, allowedBy, isOpen, ownAddresses }: CallbackRulesOptions): CallbackRules {
   const isListed = createAddressMatcher(allow);
-  const notOpen = () => refused(`its address is not open to callbacks; the operator may list it in ${allowedBy}`);
+  const notOpen = () => refused(`its address is not open to calls from here; the operator may list it in ${allowedBy}`);
 
   function allows(address: string): boolean {
     const kind = classifyAddress(address);
@@ -87,7 +87,7 @@ export function createCallbackRules({ allow, allowedBy, isOpen, ownAddresses }: 
       if (url === null) throw refused('it is not a URL');
       if (url.protocol !== 'http:' && url.protocol !== 'https:') throw refused('only http and https can be called');
       if (url.username !== '' || url.password !== '') throw refused('it must not hold credentials');
-      if (REFUSED_PORTS.has(url.port)) throw refused(`port ${url.port} is not for callbacks`);
+      if (REFUSED_PORTS.has(url.port)) throw refused(`port ${url.port} may not be called`);
       const host = classifyHost(url.hostname);
       if (host.kind === 'invalid') throw refused('its host is not valid');
       if (host.kind === 'address') {
@@ -204,7 +204,7 @@ async function sendCallback(
   }
 }
 
-/** A `fetch` that reaches only what the rules allow, whatever a name means by then. Redirects are errors. */
+/** A `fetch` that reaches only what the rules allow, whatever a name means by then. Redirects are errors, or with `manual` results. */
 export function createCheckedFetch(rules: CallbackRules): typeof fetch {
   let made: Promise<{ readonly send: typeof fetch; readonly dispatcher: unknown }> | undefined;
   const make = async () => {
@@ -216,7 +216,8 @@ export function createCheckedFetch(rules: CallbackRules): typeof fetch {
     const { url } = rules.read(String(input));
     made ??= make();
     const { send, dispatcher } = await made;
-    return send(url, { ...init, redirect: 'error', dispatcher } as RequestInit);
+    const redirect = init?.redirect === 'manual' ? 'manual' : 'error';
+    return send(url, { ...init, redirect, dispatcher } as RequestInit);
   };
 }
 
@@ -307,7 +308,7 @@ export async function postEvent(post: CallbackPost['post'], given: EventPost): P
 }
 
 /** The code of the system or the client where there is one: messages may hold addresses. */
-function describeFailure(error: unknown): string {
+export function describeFailure(error: unknown): string {
   const { code, cause } = Object(error) as { readonly code?: unknown; readonly cause?: unknown };
   const found = [code, (Object(cause) as { readonly code?: unknown }).code].find((one) => typeof one === 'string');
   return typeof found === 'string' ? found : 'no response';

@@ -179,7 +179,8 @@ function createHostRule({ hosts, lookUp = lookUpName, allowsAddress }: SandboxNe
   };
 }
 
-function matchesHost(pattern: string, name: string): boolean {
+/** Whether a host fits `*`, `*.example.com`, or a name. */
+export function matchesHost(pattern: string, name: string): boolean {
   if (pattern === '*' || pattern.toLowerCase() === name) return true;
   return pattern.startsWith('*.') && name.endsWith(pattern.slice(1).toLowerCase());
 }

@@ -19,6 +19,7 @@ import { runTurn } from './run-turn.ts';
 import type { FolderInstructions } from './system-prompt.ts';
 import { readCommandTool, startCommandTool, stopCommandTool } from './tools/background-tools.ts';
 import type { Confine } from './tools/confinement.ts';
+import { fetchUrlTool } from './tools/fetch-url.ts';
 import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
 import { runCommandTool } from './tools/run-command.ts';
 import { findFilesTool, listFilesTool, searchFilesTool } from './tools/search-tools.ts';
@@ -28,6 +29,7 @@ import {
   type ConversationCommands,
   type Tool,
   updatePlanTool,
+  type WebAccess,
 } from './tools/tool.ts';
 
 export interface BuiltinAgentOptions {
@@ -61,6 +63,8 @@ export interface BuiltinAgentOptions {
   readonly commandTimeoutMs: number;
   /** How long a command in the background may run. */
   readonly backgroundTimeoutMs: number;
+  /** Undefined: pages of the web cannot be fetched. */
+  readonly web?: WebAccess;
   /** Further tools, of other programs. */
   readonly mcp?: McpTools;
 }
@@ -146,7 +150,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         signal,
         commands: await commandsOf(turn),
         background,
-        tools: [...ownTools(permissions, background), ...(further?.tools ?? [])],
+        tools: [...ownTools(permissions, background, options.web), ...(further?.tools ?? [])],
         append,
         describe,
         model,
@@ -215,10 +219,14 @@ function describe(error: unknown): string {
   return describeError(bridgeErrors, error).message;
 }
 
-/** Where nothing can be started, what runs in the background is offered only while there is something. */
-function ownTools(permissions: 'allow' | 'deny', background: ConversationCommands): readonly Tool[] {
-  if (permissions === 'allow' || background.all().length > 0) return toolTable;
-  return toolTable.filter((tool) => tool !== readCommandTool && tool !== stopCommandTool);
+/** What is of use: without hosts nothing can be fetched, and where nothing can be started, commands are offered only while some are there. */
+function ownTools(permissions: 'allow' | 'deny', background: ConversationCommands, web: WebAccess | undefined) {
+  const hasCommands = permissions === 'allow' || background.all().length > 0;
+  const left: readonly Tool[] = [
+    ...(hasCommands ? [] : [readCommandTool, stopCommandTool]),
+    ...(web === undefined || web.hosts.length === 0 ? [fetchUrlTool] : []),
+  ];
+  return toolTable.filter((tool) => !left.includes(tool));
 }
 
 /** For people. */
@@ -238,5 +246,6 @@ export const toolTable: readonly Tool[] = [
   startCommandTool,
   readCommandTool,
   stopCommandTool,
+  fetchUrlTool,
   updatePlanTool,
 ];

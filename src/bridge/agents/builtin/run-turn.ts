@@ -15,7 +15,7 @@ import { emptyAnswer, readAnswer, toMessage } from './read-answer.ts';
 import { runToolCall } from './run-tool-call.ts';
 import { type FolderInstructions, systemPrompt } from './system-prompt.ts';
 import type { Confine } from './tools/confinement.ts';
-import type { CommandLimits, ConversationCommands, Tool, ToolContext } from './tools/tool.ts';
+import type { CommandLimits, ConversationCommands, Tool, ToolContext, WebAccess } from './tools/tool.ts';
 
 interface TurnOptions {
   readonly turn: SupervisedTurn;
@@ -30,6 +30,7 @@ interface TurnOptions {
   readonly confine: Confine;
   readonly commands: CommandLimits;
   readonly background: ConversationCommands;
+  readonly web?: WebAccess | undefined;
   /** What the folder gives to the model: its rules files and its skills. */
   readonly instructions: FolderInstructions;
   /** Whether the model takes images. */
@@ -200,13 +201,14 @@ function requestAnswer(
   return complete({ ...request, stream: true, stream_options: { include_usage: true } }, signal, turn);
 }
 
-function toolContext({ turn, signal, makeId, commands, background, confine }: TurnOptions): ToolContext {
+function toolContext({ turn, signal, makeId, commands, background, web, confine }: TurnOptions): ToolContext {
   return {
     root: confine(turn.workingDirectory),
     ...(turn.fileFolder !== undefined && { files: confine(turn.fileFolder) }),
     signal,
     commands,
     background,
+    web,
     makeTemporaryName: () => makeId('.trestle-'),
   };
 }

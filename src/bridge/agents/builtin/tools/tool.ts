@@ -17,6 +17,17 @@ export interface ToolContext {
   readonly commands: CommandLimits;
   /** The commands in the background, of this conversation. */
   readonly background: ConversationCommands;
+  /** Undefined: there is no network. */
+  readonly web?: WebAccess | undefined;
+}
+
+export interface WebAccess {
+  /** Connects to addresses only that the rules allow. */
+  readonly fetch: typeof fetch;
+  /** Hosts that may be reached: names, `*.example.com`, or `*` for all. */
+  readonly hosts: readonly string[];
+  /** Of this program. */
+  readonly version: string;
 }
 
 export interface CommandLimits {
@@ -81,7 +92,7 @@ export interface Tool<Parameters extends TSchema = TSchema> {
   readonly parameters: Parameters;
   /** What the model is shown instead, for a tool whose input is checked elsewhere. */
   readonly shownParameters?: TSchema;
-  readonly toolKind: 'read' | 'search' | 'edit' | 'execute' | 'think';
+  readonly toolKind: 'read' | 'search' | 'edit' | 'execute' | 'fetch' | 'think' | 'other';
   /** True for what changes something: `bridge.permissions` decides about it. */
   readonly needsPermission: boolean;
   /** Whether it runs at the same time as its neighbours; unless given, tools that need no permission do. */
