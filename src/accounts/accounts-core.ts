@@ -21,6 +21,7 @@ import { type CompletionKeys, createOwners, type Owners } from './owners.ts';
 import { createPasswordHasher, type PasswordHasher } from './passwords/passwords.ts';
 import { type AgentRegistry, createAgentRegistry } from './proxy-nodes/agent-registry.ts';
 import type { AccountsSettings } from './settings.ts';
+import { createSetupChoices, type SetupChoices } from './setup/setup-choices.ts';
 import type { AccountsSchema } from './storage/accounts-schema.ts';
 import {
   type BlacklistStore,
@@ -71,6 +72,7 @@ export interface AccountsOptions extends Runtime {
 export interface BasePort extends Runtime {
   /** As they are now: some change while the program runs. */
   settings(): AccountsSettings;
+  readonly setupChoices: SetupChoices;
   readonly database: Database<AccountsSchema>;
 }
 
@@ -143,6 +145,7 @@ export function createAccountsCore(
   options: AccountsOptions,
   settings: () => AccountsSettings,
   isBreached: IsBreached,
+  setupChoices: SetupChoices = createSetupChoices(options.database),
 ): AccountsCore {
   const { secretBox, clock, randomness, makeId, logger, ownUrl } = options;
   const database = watchWrites(options.database, (ids) => {
@@ -239,6 +242,7 @@ export function createAccountsCore(
     identities,
     signedTokens,
     settings,
+    setupChoices,
     isBreached,
     completionKeys: () => options.completionKeys?.(),
     publicUrl,

@@ -14,6 +14,7 @@ import type { Owners } from './owners.ts';
 import { accountsRoutes } from './routes.ts';
 import type { AccountsSettings } from './settings.ts';
 import { createSetup } from './setup/setup.ts';
+import { createSetupChoices } from './setup/setup-choices.ts';
 import { createSweepStore, type SweepStore, type SweptTable } from './storage/expiring-stores.ts';
 import { KEY_KEPT_MS } from './tokens/signed-tokens.ts';
 import type { WebhookPost } from './webhooks/webhook-post.ts';
@@ -39,12 +40,18 @@ export interface Accounts {
 export async function createAccounts(options: AccountsOptions): Promise<Accounts> {
   let { settings } = options;
   const isBreached = await readPasswordFilter(settings.breached_passwords);
-  const core = createAccountsCore(options, () => settings, isBreached);
+  const choices = createSetupChoices(options.database);
+  await choices.read();
+  const core = createAccountsCore(options, () => choices.apply(settings), isBreached, choices);
   const sweep = startSweep({
     store: createSweepStore(options.database),
     clock: options.clock,
     auditRetentionMs: options.auditRetentionMs,
-    deleteClosed: createUserAdministration(core).removeDue,
+    async deleteClosed() {
+      await createUserAdministration(core).removeDue();
+      // Another instance may have been the one that was set up.
+      await choices.read();
+    },
     onError: (error) => options.logger.warn({ err: error }, 'what has ended was not removed'),
   });
   return {

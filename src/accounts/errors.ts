@@ -119,6 +119,10 @@ export const accountsErrors = {
   SERVICE_ACCOUNT_NOT_FOUND: { status: 404, message: 'There is no such service account.' },
   TOO_MANY_SERVICE_ACCOUNTS: { status: 409, message: 'There are {most} service accounts already; remove one first.' },
   SETUP_DONE: { status: 409, message: 'There is an administrator already; ask them, or use: trestle user create.' },
+  SETTING_IS_CONFIGURED: {
+    status: 409,
+    message: '"{name}" is set in the configuration (accounts.{name}); leave it out here, or change it there.',
+  },
   PROVIDER_NOT_FOUND: { status: 404, message: 'There is no login with "{provider}" here.' },
 } as const satisfies ErrorTable;
 

@@ -123,6 +123,7 @@ function tables(core: AccountsCore) {
     row('GET /setup', anyone, op.showSetup, setup.showPage),
     row('GET /setup/setup.js', anyone, op.showSetupScript, (call) => setup.showAsset('setup.js', call)),
     row('GET /setup/setup.css', anyone, op.showSetupStyle, (call) => setup.showAsset('setup.css', call)),
+    row('POST /api/auth/setup/options', anyone, op.readSetup, ({ body }) => setup.options(body.token)),
     row('POST /api/auth/setup', anyone, op.completeSetup, ({ body, head }) => setup.complete(body, head)),
     row('GET /api/auth/oauth/login/:provider', linkOrLogin, op.beginOauth, (call) =>
       oauth.begin(call.params.provider, call.query.link === '1' ? call.caller?.user : undefined, call),

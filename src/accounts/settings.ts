@@ -64,7 +64,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     default: '',
     reload: true,
     description:
-      'Who may create an account: anyone (`open`), people with an invitation (`invite`), or nobody (`closed`). Empty: `open` while the program can be reached from this machine only (by `listen`, `public_url`, `allowed_hosts` and `trusted_proxies`), otherwise `invite`.',
+      'Who may create an account: anyone (`open`), people with an invitation (`invite`), or nobody (`closed`). Empty: what the first administrator chose at set-up, else `open` while the program can be reached from this machine only (by `listen`, `public_url`, `allowed_hosts` and `trusted_proxies`), otherwise `invite`.',
   }),
   allowed_domains: setting.list(setting.hostName({}), {
     reload: true,
@@ -73,10 +73,10 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
   }),
   default_plan: setting.text({
     ...ID,
-    default: 'free',
+    default: '',
     reload: true,
     description:
-      'Plan of everyone who has no other one: a name under `plans`, or the built-in `free`, which includes the demo model and pays for nothing.',
+      'Plan of everyone who has no other one: a name under `plans`, or the built-in `free`, which includes the demo model and pays for nothing. Empty: what the first administrator chose at set-up, else `free`.',
   }),
   trial_days: setting.integer({
     default: 7,
@@ -268,10 +268,14 @@ export const plansSettings = setting.record(plan, {
 
 export type PlansSettings = Static<typeof plansSettings>;
 
-/** The settings of accounts as they apply: with the plans, and with the mode of registration worked out. */
+/** Settings that the first administrator chooses where the configuration does not. */
+export type LeftOpen = 'registration' | 'default_plan';
+
+/** The settings of accounts as they apply: with the plans, and with what is empty worked out. */
 export type AccountsSettings = Omit<Static<typeof accountsSettings>, 'registration'> & {
   readonly registration: 'open' | 'invite' | 'closed';
   readonly plans: PlansSettings;
+  readonly leftOpen: ReadonlySet<LeftOpen>;
 };
 
 type GivenSettings = Static<typeof accountsSettings>;
@@ -291,7 +295,7 @@ function checkRegistration(given: GivenSettings, plans: PlansSettings): readonly
       right: 'use https',
     });
   }
-  if (given.default_plan !== FREE_PLAN && !Object.hasOwn(plans, given.default_plan)) {
+  if (!['', FREE_PLAN].includes(given.default_plan) && !Object.hasOwn(plans, given.default_plan)) {
     const names = [FREE_PLAN, ...Object.keys(plans)];
     complaints.push({
       path: 'accounts.default_plan',

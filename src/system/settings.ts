@@ -1,6 +1,13 @@
 import { join } from 'node:path';
 import type { Static } from 'typebox';
-import { type AccountsSettings, accountsSettings, checkAccountsSettings, plansSettings } from '../accounts/settings.ts';
+import {
+  type AccountsSettings,
+  accountsSettings,
+  checkAccountsSettings,
+  FREE_PLAN,
+  type LeftOpen,
+  plansSettings,
+} from '../accounts/settings.ts';
 import { checkBridgeSettings } from '../bridge/check-bridge-settings.ts';
 import { agentsSettings, bridgeSettings, distributedSettings, gatewaySettings } from '../bridge/settings.ts';
 import { jobsSettings } from '../bridge/work-settings.ts';
@@ -207,8 +214,18 @@ function isLocalOnly(settings: Settings): boolean {
 /** The settings of accounts as they apply. */
 export function accountsSettingsOf(settings: Settings): AccountsSettings {
   const { accounts, plans } = settings;
+  const { registration, default_plan } = accounts;
+  const leftOpen = new Set<LeftOpen>();
+  if (registration === '') leftOpen.add('registration');
+  if (default_plan === '') leftOpen.add('default_plan');
   const fallback = isLocalOnly(settings) ? 'open' : 'invite';
-  return { ...accounts, plans, registration: accounts.registration === '' ? fallback : accounts.registration };
+  return {
+    ...accounts,
+    plans,
+    leftOpen,
+    registration: registration === '' ? fallback : registration,
+    default_plan: default_plan === '' ? FREE_PLAN : default_plan,
+  };
 }
 
 /** The data directory: as configured, else in the XDG data home, which must be absolute to count. */

@@ -29,6 +29,7 @@ const RELEASED = {
     '0012-webhooks': '215be4e44f42553d31acffd062f6b9fe879cd572ae2db6f0a567693c4b4a520b',
     '0013-device-epochs': '0bca035669677d8e225c7aef2648c3864438845107e8ee8edc4bea59019d706c',
     '0014-subscriptions-by-status': '8ce2efea555b8825d4c62b7478b75a260bc8f4e5da8cee55a078213903176f62',
+    '0015-setup-choices': '1be243d4505fe94c9b9f4b198c438b0759f2fd759eb0ffd6fd7bf18e06aead7e',
   },
   postgres: {
     '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
@@ -45,6 +46,7 @@ const RELEASED = {
     '0012-webhooks': '1eee1b215d2af15d53c7787cdd8f61e9d97c6086b8b8622549daa9b9caad11bd',
     '0013-device-epochs': '4ecfd22b171c61f423be86c1b75a558c89b652d9b8a289537b58f21c41b37722',
     '0014-subscriptions-by-status': '8ce2efea555b8825d4c62b7478b75a260bc8f4e5da8cee55a078213903176f62',
+    '0015-setup-choices': '15358335a3aa9961eb9917f0cdd83760ecb659c68f2b589c4897b15a12b1112d',
   },
 };
 

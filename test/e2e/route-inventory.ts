@@ -76,6 +76,7 @@ export const ROUTES = [
   '/api/auth/sessions DELETE GET',
   '/api/auth/sessions/{id} DELETE',
   '/api/auth/setup POST',
+  '/api/auth/setup/options POST',
   '/api/auth/subscriptions GET POST',
   '/api/auth/subscriptions/cancel POST',
   '/api/auth/teams GET POST',

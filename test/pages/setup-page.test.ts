@@ -48,6 +48,27 @@ test('the first administrator is made on the set-up page, whose link works once 
   assert.equal(again.status >= 400 && again.status < 500, true, `status ${again.status}`);
 });
 
+test('the set-up page offers who may register and which plan is the default, unless the configuration says so', async (t) => {
+  const plans = JSON.stringify({ pro: { models: ['*'], budget: { usd: 5 } } });
+  const environment = { TRESTLE_PLANS: plans, TRESTLE_ACCOUNTS_REGISTRATION: 'invite' };
+  const program = await startProgram(t, { environment });
+  const { page, problems } = await openPage(t, String(program.summary.firstAdmin));
+  const plan = page.getByLabel('Plan of everyone who is given no other');
+  await plan.selectOption('pro (pays for models)');
+  const registration = page.getByLabel('Who may create an account');
+  assert.deepEqual([await registration.isDisabled(), await registration.inputValue()], [true, 'invite']);
+  await fill(page, PASSWORD);
+  await page.locator('#message').filter({ hasText: 'Done. You are logged in' }).waitFor();
+  assert.deepEqual(problems, []);
+  const audit = await page.evaluate(
+    `fetch('/api/auth/admin/audit?event=user.created').then((response) => response.json())`,
+  );
+  assert.deepEqual((audit as { entries: { details: object }[] }).entries[0]?.details, {
+    ...{ how: 'setup', role: 'root' },
+    default_plan: 'pro',
+  });
+});
+
 test('without its token the set-up page says where the link is, and offers no form', async (t) => {
   const program = await startProgram(t, { args: ['accounts'] });
   const { page, problems } = await openPage(t, `${program.url}/setup`);

@@ -4,7 +4,7 @@ import { accountsMigrations } from '../../src/accounts/storage/accounts-migratio
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { dataFiles } from '../../src/system/data-directory.ts';
-import { accessFindings } from '../../src/system/doctor/diagnose.ts';
+import { accessFindings, registrationFinding } from '../../src/system/doctor/diagnose.ts';
 import { webhookFindings } from '../../src/system/doctor/findings.ts';
 import { storeLocation } from '../../src/system/stores.ts';
 import { openServiceDatabase } from '../kit/open-service-database.ts';
@@ -14,10 +14,15 @@ import { temporaryFolder } from '../kit/running-program.ts';
 const PUBLIC = 'accounts: { public_url: "https://accounts.example" }';
 
 /** What doctor notes about a configuration, by the name of the setting. */
-function notesOf(text: string, host = '127.0.0.1'): ReadonlyMap<string, string> {
+function notesOf(
+  text: string,
+  host = '127.0.0.1',
+  chosen: Parameters<typeof registrationFinding>[1] = [],
+): ReadonlyMap<string, string> {
   const { settings, problems } = resolveTrestle(text);
   assert.deepEqual(problems, []);
-  const findings = accessFindings(settings, host).filter(({ state }) => state === 'note');
+  const all = [...accessFindings(settings, host), registrationFinding(settings, chosen)];
+  const findings = all.filter(({ state }) => state === 'note');
   return new Map(findings.map(({ name, text: said }) => [name, said]));
 }
 
@@ -50,6 +55,15 @@ test('DA-1: doctor warns of open registration only with a plan that pays', () =>
   assert.equal(notesOf(`${paying}, registration: invite }`).has('accounts.registration'), false);
   assert.equal(notesOf(`${paying}, public_url: "https://a.example" }`).has('accounts.registration'), false);
   assert.equal(notesOf('accounts: { registration: open }').has('accounts.registration'), false, 'the free plan');
+  const plans = 'plans: { pro: { models: ["*"], budget: { usd: 5 } } }';
+  const chosen = [
+    { name: 'default_plan', value: 'pro' },
+    { name: 'registration', value: 'open' },
+  ];
+  const isNoted = (text: string) => notesOf(text, '127.0.0.1', chosen).has('accounts.registration');
+  assert.equal(isNoted(`${plans}\nlisten: "0.0.0.0:1"`), true, 'as chosen at set-up');
+  assert.equal(isNoted(`${plans}\naccounts: { default_plan: free }`), false, 'the configuration comes first');
+  assert.equal(isNoted('listen: "0.0.0.0:1"'), false, 'the plan is gone');
 });
 
 test('DA-19: doctor warns of a web console whose origin is not listed', () => {

@@ -19,8 +19,32 @@ export const FirstAdmin = Type.Object({
   name: Type.String({ examples: ['Ann'] }),
   email,
   password: Type.String(),
+  registration: Type.Optional(
+    Type.Enum(['open', 'invite', 'closed'], {
+      description: 'Who may create an account, where `accounts.registration` is not configured.',
+    }),
+  ),
+  default_plan: Type.Optional(
+    Type.String({
+      maxLength: 64,
+      description: 'Plan of everyone who has no other one, where `accounts.default_plan` is not configured.',
+    }),
+  ),
 });
 export type FirstAdmin = Static<typeof FirstAdmin>;
+
+export const SetupOptions = Type.Object({
+  registration: Type.Object({
+    value: Type.Enum(['open', 'invite', 'closed']),
+    isConfigured: Type.Boolean({ description: 'Set in the configuration, so that there is no choice.' }),
+  }),
+  default_plan: Type.Object({
+    value: Type.String(),
+    isConfigured: Type.Boolean(),
+    plans: Type.Array(Type.Object({ name: Type.String(), pays: Type.Boolean(), bridge: Type.Boolean() })),
+  }),
+});
+export type SetupOptions = Static<typeof SetupOptions>;
 
 export const NewInvitation = Type.Object(
   {
@@ -113,6 +137,13 @@ export const registrationOperations = {
   showSetup: { summary: 'The page on which the first administrator is made.', response: page('text/html') },
   showSetupScript: { summary: 'A part of the set-up page.', response: page('text/javascript') },
   showSetupStyle: { summary: 'A part of the set-up page.', response: page('text/css') },
+  readSetup: {
+    summary: 'The settings that the first administrator may choose, for the set-up page.',
+    body: Type.Object({ token: Type.String({ description: 'From the link that was printed at the start.' }) }),
+    response: {
+      200: SetupOptions,
+    },
+  },
   completeSetup: {
     summary: 'Makes the first administrator, once, by the token of the printed link.',
     body: FirstAdmin,

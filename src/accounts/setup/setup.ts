@@ -2,15 +2,19 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
 import type { User } from '../contract/conventions.ts';
-import type { FirstAdmin } from '../contract/registration.ts';
+import type { FirstAdmin, SetupOptions } from '../contract/registration.ts';
+import { doesPay, planBy } from '../owners.ts';
 import { sendAsset, sendPage } from '../pages.ts';
 import { createPersonCreation } from '../registration/new-user.ts';
+import { plansOf } from './setup-choices.ts';
 
 /** The first administrator (contract/accounts, Rules: First admin): there is no account and no password before it. */
 interface Setup {
   /** A token for the set-up page, good once and for 15 minutes; undefined as soon as there is an administrator. */
   issueToken(): Promise<string | undefined>;
   /** Makes the one root user, once. */
+  /** What may be chosen, for someone who was given the link. */
+  options(token: string): Promise<SetupOptions>;
   complete(first: FirstAdmin, head: RequestHead): Promise<{ message: string; user: User }>;
   showPage({ reply }: Pick<Call, 'reply'>): Promise<unknown>;
   showAsset(name: 'setup.js' | 'setup.css', { reply }: Pick<Call, 'reply'>): Promise<unknown>;
@@ -21,6 +25,13 @@ type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort & PostPort;
 export function createSetup(parts: Parts): Setup {
   const { database, userAdministration, flows, audit } = parts;
   const createPerson = createPersonCreation(parts);
+
+  /** Nothing else is looked at for someone who was not given the link. */
+  async function requireLink(token: string): Promise<void> {
+    if ((await flows.open('setup', token)) === undefined) throw new AppError('INVALID_TOKEN');
+    if (await userAdministration.hasAdmin()) throw new AppError('SETUP_DONE');
+  }
+
   return {
     async issueToken() {
       if (await userAdministration.hasAdmin()) return undefined;
@@ -28,11 +39,25 @@ export function createSetup(parts: Parts): Setup {
       await database.write([statement, audit.statement({ event: 'setup.offered', actor: 'system' })]);
       return token;
     },
+    async options(token) {
+      await requireLink(token);
+      const settings = parts.settings();
+      const { registration, default_plan: plan, leftOpen } = settings;
+      const plans = plansOf(settings).map((name) => ({
+        name,
+        pays: doesPay(name, settings),
+        bridge: planBy(name, settings)?.bridge === true,
+      }));
+      return {
+        registration: { value: registration, isConfigured: !leftOpen.has('registration') },
+        default_plan: { value: plan, isConfigured: !leftOpen.has('default_plan'), plans },
+      };
+    },
     async complete(first, head) {
-      // Nothing else is looked at for someone who was not given the link.
-      if ((await flows.open('setup', first.token)) === undefined) throw new AppError('INVALID_TOKEN');
-      if (await userAdministration.hasAdmin()) throw new AppError('SETUP_DONE');
+      await requireLink(first.token);
       const { name, email, password, token } = first;
+      const choices = parts.setupChoices.store(first, parts.settings());
+      const { registration, default_plan } = first;
       const { user } = await createPerson({
         how: 'setup',
         name,
@@ -41,13 +66,18 @@ export function createSetup(parts: Parts): Setup {
         password,
         role: 'root',
         head,
-        proof: async () => [flows.take('setup', token)],
+        proof: async () => [flows.take('setup', token), ...choices],
+        details: { ...(registration && { registration }), ...(default_plan && { default_plan }) },
         conflict: 'INVALID_TOKEN',
       }).catch(async (error) => {
         // Another link was quicker, perhaps with the same name or address. Any other failure may be that of this very one.
         const isTaken = ['EMAIL_ALREADY_EXISTS', 'NAME_ALREADY_EXISTS'].includes(errorCode(error));
         throw isTaken && (await userAdministration.hasAdmin()) ? new AppError('SETUP_DONE') : error;
       });
+      if (choices.length > 0) {
+        await parts.setupChoices.read();
+        parts.owners.forgetPlans();
+      }
       return { message: 'setup_completed', user: await parts.userObjects.describe(user) };
     },
     /** The token stands behind the "#" of the page's address, which no server is sent. */
@@ -73,6 +103,16 @@ const FORM = `<p id="intro">This account may do everything here. There is no oth
 <input id="password" name="password" type="password" autocomplete="new-password" required minlength="8">
 <label for="again">Password again</label>
 <input id="again" name="again" type="password" autocomplete="new-password" required minlength="8">
+<div id="choices" hidden>
+<label for="registration">Who may create an account</label>
+<select id="registration" name="registration">
+<option value="open">Anyone</option>
+<option value="invite">People with an invitation</option>
+<option value="closed">Nobody</option>
+</select>
+<label for="default_plan">Plan of everyone who is given no other</label>
+<select id="default_plan" name="default_plan"></select>
+</div>
 <button type="submit">Create</button>
 </form>
 <p id="message" role="status" aria-live="polite"></p>

@@ -233,6 +233,10 @@ export const accountsMigrations: readonly Migration[] = [
       schema.createIndex('subscriptions_plan').on('subscriptions').columns(['named_plan', 'id']),
     ],
   },
+  {
+    id: '0015-setup-choices',
+    statements: ({ schema }) => [table(schema, 'setup_choices', ['name'], { name: 'text', value: 'text' })],
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {

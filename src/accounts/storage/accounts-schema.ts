@@ -396,4 +396,5 @@ export interface AccountsSchema {
   service_accounts: ServiceAccountRow;
   device_logins: DeviceLoginRow;
   signing_keys: SigningKeyRow;
+  setup_choices: { readonly name: string; readonly value: string };
 }

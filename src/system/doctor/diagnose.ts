@@ -1,5 +1,6 @@
 import { createIssuerKeys } from '../../accounts/issuer/issued-people.ts';
 import { doesPay } from '../../accounts/owners.ts';
+import { applyChoices, type SetupChoice } from '../../accounts/setup/setup-choices.ts';
 import {
   agentPresets,
   buildAgentCatalog,
@@ -36,6 +37,7 @@ import {
   portFinding,
   runningServer,
   runtimeFinding,
+  setupChoices,
   webhookFindings,
   workspaceFindings,
 } from './findings.ts';
@@ -64,6 +66,7 @@ export async function diagnose(options: StoreAccessOptions): Promise<readonly Fi
     ...stored,
     await portFinding(settings, serverPid),
     ...accessFindings(settings, listenAddress(settings).host),
+    registrationFinding(settings, usable ? await setupChoices(settings, files) : []),
     ...(await issuerFindings(settings, clock)),
     ...(await nodeFindings(settings)),
     await sandboxFinding(options),
@@ -101,7 +104,6 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
     ...(isOpen && bridge.allowed_origins.length === 0 ? [OPEN_TO_PAGES] : []),
     ...(isBehindProxy && !exposed && settings.trusted_proxies.length === 0 ? [UNKNOWN_PROXY] : []),
     ...consoleFindings(settings),
-    registrationFinding(settings),
   ];
 }
 
@@ -125,8 +127,8 @@ function consoleFindings({ accounts }: Settings): readonly Finding[] {
 }
 
 /** Who may create an account, and whether that costs the operator something. */
-function registrationFinding(settings: Settings): Finding {
-  const accounts = accountsSettingsOf(settings);
+export function registrationFinding(settings: Settings, chosen: readonly SetupChoice[]): Finding {
+  const accounts = applyChoices(accountsSettingsOf(settings), chosen);
   const { registration, default_plan: plan } = accounts;
   const name = 'accounts.registration';
   if (registration !== 'open' || !doesPay(plan, accounts)) return fine(name, registration);

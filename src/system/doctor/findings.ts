@@ -1,6 +1,7 @@
 import { mkdtemp, realpath, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LEGACY_PLAN } from '../../accounts/owners.ts';
+import type { SetupChoice } from '../../accounts/setup/setup-choices.ts';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
 import { callControlSocket } from '../../platform/control-socket/control-socket.ts';
 import { countRows, inspectDatabase, readRows } from '../../platform/database/inspect-database.ts';
@@ -155,6 +156,13 @@ export async function legacyPlanFindings(settings: Settings, files: DataFiles): 
   const who = count === 1 ? '1 user' : `${count} users`;
   const what = `define plans.${LEGACY_PLAN}, or give them another plan with: trestle user plan`;
   return [note(`plan ${LEGACY_PLAN}`, `${who} from 0.1.0 may use every model without limit; ${what}`)];
+}
+
+/** What the first administrator chose at set-up. */
+export async function setupChoices(settings: Settings, files: DataFiles): Promise<readonly SetupChoice[]> {
+  const location = storeLocation(settings.database.url, files, 'accounts');
+  const rows = await readRows(location, { table: 'setup_choices', column: 'value', order: 'name' }).catch(() => []);
+  return rows.map(({ name, value }) => ({ name: String(name), value: String(value) }));
 }
 
 /** Webhooks whose deliveries fail. The path of an address may be a secret, so only the host is shown. */

@@ -7,6 +7,7 @@ import { loggedInAs } from '../../kit/accounts/people.ts';
 import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import { until } from '../../kit/until.ts';
 
 const FIRST = { name: 'Ann', email: 'ann@example.org', password: GOOD_PASSWORD };
 
@@ -42,6 +43,90 @@ for (const engine of engines) {
       const made = answers.find(({ status }) => status === 201)?.body.user;
       const login = await second.post('login', { identifier: made.email, password: GOOD_PASSWORD });
       assert.equal((await first.get('admin/users', { token: login.body.token })).body.total, 1);
+    });
+
+    test('the first administrator chooses registration and the default plan, for this and every later start', async (t) => {
+      const location = places.location();
+      const plans = '{ pro: { models: ["*"], budget: { usd: 5 } }, lab: { models: ["*"], bridge: true } }';
+      const clock = createFakeClock();
+      const first = await startAccounts(t, { location, clock, plans });
+      const token = await first.offerSetup();
+      const offer = (await first.post('setup/options', { token })).body;
+      assert.deepEqual(offer.registration, { value: 'open', isConfigured: false });
+      assert.deepEqual(offer.default_plan, {
+        value: 'free',
+        isConfigured: false,
+        plans: [
+          { name: 'free', pays: false, bridge: false },
+          { name: 'pro', pays: true, bridge: false },
+          { name: 'lab', pays: false, bridge: true },
+        ],
+      });
+      assert.equal((await first.post('setup/options', { token: 'x'.repeat(43) })).body.error, 'invalid_token');
+      for (const [wrong, error] of [
+        [{ default_plan: 'gold' }, 'invalid_plan'],
+        [{ default_plan: 'legacy' }, 'invalid_plan'],
+        [{ registration: 'maybe' }, 'invalid_request'],
+      ] as const) {
+        assert.equal((await first.post('setup', { ...FIRST, token, ...wrong })).body.error, error);
+      }
+      const chosen = { registration: 'invite', default_plan: 'pro' };
+      assert.equal((await first.post('setup', { ...FIRST, token, ...chosen })).status, 201);
+      assert.equal((await first.post('setup/options', { token })).body.error, 'invalid_token');
+
+      const stands = async (accounts: typeof first, registration: string, plan: string) => {
+        assert.equal((await accounts.get('methods')).body.registration, registration);
+        const person = { name: `P ${registration}`, email: `${registration}@example.org` };
+        const admin = (await accounts.post('login', { identifier: 'Ann', password: GOOD_PASSWORD })).body.token;
+        const made = await accounts.post('admin/users', { ...person, role: 'user' }, { token: admin });
+        assert.equal((await accounts.owners.ownerOf(made.body.user.id))?.plan, plan, registration);
+      };
+      await stands(first, 'invite', 'pro');
+      const stranger = await first.post('register', { name: 'Eve', email: 'eve@example.org', password: GOOD_PASSWORD });
+      assert.equal(stranger.body.error, 'invitation_required');
+      await first.close();
+      const configured = '{ registration: open, default_plan: lab }';
+      const second = await startAccounts(t, { location, clock, plans, settings: configured });
+      await stands(second, 'open', 'lab');
+      await second.close();
+      const third = await startAccounts(t, { location, clock });
+      assert.equal((await third.get('methods')).body.registration, 'invite');
+      const [row] = await third.database.read(
+        third.database.query.selectFrom('users').select('id').where('role', '=', 'user').compile(),
+      );
+      assert.equal((await third.owners.ownerOf(row?.id ?? ''))?.plan, 'free', 'the plan is no longer defined');
+    });
+
+    test('what the configuration sets is not chosen at set-up', async (t) => {
+      const settings = '{ registration: invite, default_plan: free }';
+      const accounts = await startAccounts(t, { location: places.location(), settings });
+      const token = await accounts.offerSetup();
+      const offer = (await accounts.post('setup/options', { token })).body;
+      assert.deepEqual([offer.registration.isConfigured, offer.default_plan.isConfigured], [true, true]);
+      for (const chosen of [{ registration: 'open' }, { default_plan: 'free' }]) {
+        const refused = await accounts.post('setup', { ...FIRST, token, ...chosen });
+        assert.deepEqual([refused.status, refused.body.error], [409, 'setting_is_configured']);
+        assert.match(refused.body.message, new RegExp(`accounts\\.${Object.keys(chosen)[0]}`));
+      }
+      assert.equal((await accounts.post('setup', { ...FIRST, token })).status, 201);
+    });
+
+    const isShared = engine === 'postgres';
+    test('an instance that was not the one that was set up has the choices within a minute', {
+      skip: !isShared,
+    }, async (t) => {
+      const location = places.location();
+      const clock = createFakeClock();
+      const [first, second] = [
+        await startAccounts(t, { location, clock }),
+        await startAccounts(t, { location, clock }),
+      ];
+      const chosen = { ...FIRST, token: await first.offerSetup(), registration: 'closed' };
+      assert.equal((await first.post('setup', chosen)).status, 201);
+      await until('the other instance to know', async () => {
+        await clock.advance(60_000);
+        return (await second.get('methods')).body.registration === 'closed';
+      });
     });
   });
 }

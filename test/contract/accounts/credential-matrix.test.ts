@@ -25,6 +25,7 @@ const EXPECTED: Readonly<Record<string, Expectation>> = {
   'GET /api/auth/oauth/login/:provider': 'public',
   'GET /api/auth/oauth/callback/:provider': 'public',
   'POST /api/auth/setup': 'public',
+  'POST /api/auth/setup/options': 'public',
   'GET /setup': 'public',
   'GET /setup/setup.js': 'public',
   'GET /setup/setup.css': 'public',

@@ -18,6 +18,33 @@ function field(name) {
   return /** @type {HTMLInputElement} */ (form.elements.namedItem(name)).value;
 }
 
+/** Settings that can be chosen here, because the configuration leaves them open. @type {Set<string>} */
+const choices = new Set();
+
+/** Shows the settings that can be chosen, or says that the link has ended. */
+async function offerChoices() {
+  const response = await post('/api/auth/setup/options', { token });
+  const options = await response.json();
+  if (!response.ok) {
+    form.hidden = true;
+    say(options.message ?? 'That did not work.', 'bad');
+    return;
+  }
+  const select = /** @type {HTMLSelectElement} */ (form.elements.namedItem('default_plan'));
+  for (const { name, pays, bridge } of options.default_plan.plans) {
+    const includes = `${pays ? 'pays for models' : 'pays for nothing'}${bridge ? ', with agents' : ''}`;
+    select.append(new Option(`${name} (${includes})`, name));
+  }
+  for (const name of ['registration', 'default_plan']) {
+    const input = /** @type {HTMLSelectElement} */ (form.elements.namedItem(name));
+    const { value, isConfigured } = options[name];
+    input.value = value;
+    input.disabled = isConfigured;
+    if (!isConfigured) choices.add(name);
+  }
+  /** @type {HTMLElement} */ (document.getElementById('choices')).hidden = false;
+}
+
 /** @param {string} path @param {object} body */
 function post(path, body) {
   return fetch(path, {
@@ -53,7 +80,10 @@ async function create() {
   }
   button.disabled = true;
   try {
-    const response = await post('/api/auth/setup', { token, name, email, password: first });
+    const response = await post('/api/auth/setup', {
+      ...{ token, name, email, password: first },
+      ...Object.fromEntries([...choices].map((choice) => [choice, field(choice)])),
+    });
     const answer = await response.json();
     if (!response.ok) {
       say(answer.message ?? 'That did not work.', 'bad');
@@ -71,6 +101,9 @@ async function create() {
 if (token === '') {
   form.hidden = true;
   say('Open the whole link that the program printed when it started: it is good once, for 15 minutes.', 'bad');
+} else {
+  // Without an answer the form still works, and what is left open stays as it is.
+  offerChoices().catch(() => undefined);
 }
 form.addEventListener('submit', (event) => {
   event.preventDefault();
