@@ -83,7 +83,7 @@ const exceptions: readonly { path: string; contains: string; because: string }[]
     because: 'the text is written in the declaration of a setting, where it is judged with all others',
   },
   {
-    path: 'src/platform/config/leaf-settings.ts',
+    path: 'src/platform/config/setting.ts',
     contains: 'a regular expression that is put together',
     because: 'the text is written in the declaration of a setting, where it is judged with all others',
   },

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { parseDuration } from '../platform/config/leaf-settings.ts';
+import { parseDuration } from '../platform/config/setting.ts';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand, commaList } from './load-settings.ts';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { formatDuration, parseDuration } from '../../src/platform/config/leaf-settings.ts';
 import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { parseYaml } from '../../src/platform/config/parse-yaml.ts';
 import { expandReferences } from '../../src/platform/config/read-setting.ts';
+import { formatDuration, parseDuration } from '../../src/platform/config/setting.ts';
 import { maskSettings } from '../../src/platform/config/setting-declaration.ts';
 import { parseListenAddress } from '../../src/platform/network-address/ip-address.ts';
 import { settingsDeclaration } from '../../src/system/settings.ts';

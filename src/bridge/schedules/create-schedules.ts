@@ -1,4 +1,4 @@
-import { formatDuration, parseDuration } from '../../platform/config/leaf-settings.ts';
+import { formatDuration, parseDuration } from '../../platform/config/setting.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError } from '../../platform/errors/error-table.ts';
 import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';

@@ -1,19 +1,9 @@
 import { createRequire } from 'node:module';
 import type { Node, Pair } from 'yaml';
+import type { Finding, Position } from './problem.ts';
 import { joinPath } from './setting-declaration.ts';
 
-/** Where something stands in a text, counted from 1. */
-export interface Position {
-  readonly line: number;
-  readonly column: number;
-}
-
-interface YamlFault {
-  readonly at: Position;
-  readonly path: string;
-  readonly wrong: string;
-  readonly right: string;
-}
+type YamlFault = Finding<Position>;
 
 interface ParsedYaml {
   /** Plain data; undefined when the text is empty, or when it is not YAML. */
@@ -37,10 +27,7 @@ type Words = readonly [wrong: string, right: string];
 
 /** Own words, because the parser's messages quote the text, and the text may be a secret. */
 const SYNTAX_FAULTS: Readonly<Record<string, Words>> = {
-  BAD_DQ_ESCAPE: [
-    'there is a wrong escape after a backslash',
-    'use single quotes where backslashes are meant literally',
-  ],
+  BAD_DQ_ESCAPE: ['there is a wrong escape after a backslash', 'use single quotes to keep backslashes as they are'],
   BAD_INDENT: [
     'the indentation does not line up, or a bracket is not closed',
     'indent keys of one level by the same number of spaces',
@@ -57,6 +44,10 @@ const TAG: Words = ['the value has a YAML tag (!...)', 'write the value without 
 const ALIAS: Words = ['an alias (*...) refers to nothing before it', 'quote the value if the * belongs to it'];
 const TOO_MANY: Words = ['there are too many values here, or they nest too deeply', 'use fewer aliases'];
 
+/** The parser's own check of unique keys compares every key with every other one; ours below is a map. */
+const KEYS = { stringKeys: true, uniqueKeys: false } as const;
+const STRICT = { ...KEYS, schema: 'core', version: '1.2', merge: false, resolveKnownTags: false } as const;
+
 /** Reads one YAML 1.2 document, aliases followed. Never throws. */
 export function parseYaml(text: string): ParsedYaml {
   if (text === '') return { ...unreadable([]), readable: true };
@@ -67,28 +58,22 @@ export function parseYaml(text: string): ParsedYaml {
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
   };
   try {
-    const document = parseDocument(text, {
+    const { errors, contents } = parseDocument(text, {
+      ...STRICT,
       lineCounter,
       prettyErrors: false,
       logLevel: 'error',
-      schema: 'core',
-      version: '1.2',
-      merge: false,
-      resolveKnownTags: false,
-      stringKeys: true,
-      // The parser's own check compares every key with every other one; ours below is a map.
-      uniqueKeys: false,
     });
-    if (document.errors.length === 0) return readDocument(document.contents, position);
-    const errors = document.errors.slice(0, MAX_SYNTAX_FAULTS);
-    return unreadable(errors.map(({ code, pos }) => fault(SYNTAX_FAULTS[code] ?? OTHER_FAULT, position(pos[0]), '')));
+    if (errors.length === 0) return readDocument(contents, position);
+    const first = errors.slice(0, MAX_SYNTAX_FAULTS);
+    return unreadable(first.map(({ code, pos }) => fault(SYNTAX_FAULTS[code] ?? OTHER_FAULT, position(pos[0]))));
   } catch {
     // The parser is recursive: brackets nested by the thousand exhaust its stack.
-    return unreadable([fault(['this cannot be read as YAML', 'nest less deeply'], START, '')]);
+    return unreadable([fault(['this cannot be read as YAML', 'nest less deeply'], START)]);
   }
 }
 
-function fault([wrong, right]: Words, at: Position, path: string): YamlFault {
+function fault([wrong, right]: Words, at: Position, path = ''): YamlFault {
   return { at, path, wrong, right };
 }
 
@@ -97,9 +82,7 @@ function unreadable(faults: readonly YamlFault[]): ParsedYaml {
 }
 
 /** Most starts have no text to read: the library is loaded for the first one, and kept. */
-function loadLibrary(): typeof import('yaml') {
-  return createRequire(import.meta.url)('yaml');
-}
+const loadLibrary = (): typeof import('yaml') => createRequire(import.meta.url)('yaml');
 
 function readDocument(contents: Node | null, position: (offset: number) => Position): ParsedYaml {
   const { isAlias, isMap, isScalar, isSeq } = loadLibrary();
@@ -111,8 +94,8 @@ function readDocument(contents: Node | null, position: (offset: number) => Posit
   let tooMany = false;
 
   const placeOf = (node: unknown, otherwise: Position): Position => {
-    const range = (node as Node | null)?.range;
-    return range === undefined || range === null ? otherwise : position(range[0]);
+    const { range } = (node ?? {}) as Partial<Node>;
+    return range ? position(range[0]) : otherwise;
   };
 
   function read(node: unknown, path: string, depth: number, otherwise: Position): unknown {
@@ -122,15 +105,10 @@ function readDocument(contents: Node | null, position: (offset: number) => Posit
     const before = size;
     const target = isAlias(node) ? anchors.get(node.source) : undefined;
     size += target?.size ?? 1;
-    if (size > MAX_VALUES || depth > MAX_DEPTH) {
-      tooMany = true;
-      faults.push(fault(TOO_MANY, at, path));
-      return null;
-    }
-    if (isAlias(node)) {
-      if (target === undefined) faults.push(fault(ALIAS, at, path));
-      return target?.value ?? null;
-    }
+    tooMany = size > MAX_VALUES || depth > MAX_DEPTH;
+    if (tooMany) faults.push(fault(TOO_MANY, at, path));
+    else if (isAlias(node) && target === undefined) faults.push(fault(ALIAS, at, path));
+    if (tooMany || isAlias(node)) return target?.value ?? null;
     const value = readNode(node, path, depth, at);
     const { tag, anchor } = (node ?? {}) as { tag?: string; anchor?: string };
     if (tag !== undefined && !CORE_TAG.test(tag)) faults.push(fault(TAG, at, path));
@@ -142,26 +120,28 @@ function readDocument(contents: Node | null, position: (offset: number) => Posit
     if (isMap(node)) return readMapping(node.items, path, depth, at);
     if (isSeq(node)) return node.items.map((item, index) => read(item, joinPath(path, index), depth + 1, at));
     const value = isScalar(node) ? node.value : null;
-    return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
+    return ['string', 'number', 'boolean'].includes(typeof value) ? value : null;
   }
 
   /** Of a key that is there twice, the first counts. */
   function readMapping(pairs: readonly Pair[], path: string, depth: number, at: Position): unknown {
-    const entries = new Map<string, { readonly value: unknown; readonly line: number }>();
+    const members = new Map<string, unknown>();
+    const lines = new Map<string, number>();
     for (const { key, value } of pairs) {
       const keyAt = placeOf(key, at);
       const name = isScalar(key) ? String(key.value) : '';
       const memberPath = joinPath(path, name);
-      const first = entries.get(name);
-      if (first !== undefined) {
-        const wrong = `the key is there twice, first on line ${first.line}`;
-        faults.push(fault([wrong, 'keep one of the two'], keyAt, memberPath));
-      }
       if (!keys.has(memberPath)) keys.set(memberPath, keyAt);
       const member = read(value, memberPath, depth + 1, keyAt);
-      if (first === undefined) entries.set(name, { value: member, line: keyAt.line });
+      if (members.has(name)) {
+        const wrong = `the key is there twice, first on line ${lines.get(name)}`;
+        faults.push(fault([wrong, 'keep one of the two'], keyAt, memberPath));
+      } else {
+        members.set(name, member);
+        lines.set(name, keyAt.line);
+      }
     }
-    return Object.fromEntries([...entries].map(([name, entry]) => [name, entry.value]));
+    return Object.fromEntries(members);
   }
 
   const value = contents === null ? undefined : read(contents, '', 0, START);

@@ -8,11 +8,19 @@ export interface Problem {
   readonly right: string;
 }
 
+/** Where something stands in a text, counted from 1. */
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** A problem before its place is put into words: a position in the file, or the words themselves. */
+export interface Finding<At = Position | string> extends Omit<Problem, 'where'> {
+  readonly at: At;
+}
+
 /** A problem that shows only when several settings are looked at together. */
-export interface Complaint {
-  readonly path: string;
-  readonly wrong: string;
-  readonly right: string;
+export interface Complaint extends Omit<Problem, 'where'> {
   /** Further settings that the judgement rests on: while one of them cannot be read, nothing is said. */
   readonly involves?: readonly string[];
 }
@@ -25,42 +33,34 @@ export function formatProblem({ where, path, wrong, right }: Problem): string {
 
 /** Thrown when the configuration cannot be used. Carries every problem. */
 export class ConfigurationError extends Error {
+  override readonly name = 'ConfigurationError';
   readonly problems: readonly Problem[];
   readonly warnings: readonly string[];
 
   constructor(problems: readonly Problem[], warnings: readonly string[] = []) {
     super(problems.map(formatProblem).join('\n'));
-    this.name = 'ConfigurationError';
     this.problems = problems;
     this.warnings = warnings;
   }
 }
 
-const LONGEST = 80;
+const MAX_NAME_CHARACTERS = 80;
 
 /** The candidate that a mistyped name most likely meant; undefined when none is near. */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
-  if (name.length > LONGEST) return undefined;
+  if (name.length > MAX_NAME_CHARACTERS) return undefined;
   const wanted = comparable(name);
-  let best: string | undefined;
-  let bestDistance = Math.min(3, Math.max(1, Math.floor(wanted.length / 3))) + 1;
-  for (const candidate of candidates) {
-    const other = comparable(candidate);
-    if (Math.abs(other.length - wanted.length) >= bestDistance) continue;
-    const distance = editDistance(wanted, other);
-    if (distance >= bestDistance) continue;
-    best = candidate;
-    bestDistance = distance;
-  }
-  return best;
+  const most = Math.min(3, Math.max(1, Math.floor(wanted.length / 3)));
+  const near = [...candidates].filter((other) => Math.abs(comparable(other).length - wanted.length) <= most);
+  const ranked = near.map((other) => ({ other, distance: editDistance(wanted, comparable(other)) }));
+  const [best] = ranked.sort((one, two) => one.distance - two.distance);
+  return best !== undefined && best.distance <= most ? best.other : undefined;
 }
 
 /** `dataDir`, `data-dir` and `DATA_DIR` are spelling habits, not mistakes to be counted letter by letter. */
 function comparable(name: string): string {
-  return name
-    .replaceAll(/([a-z\d])([A-Z])/g, '$1_$2')
-    .replaceAll('-', '_')
-    .toLowerCase();
+  const words = name.replaceAll(/([a-z\d])([A-Z])/g, '$1_$2');
+  return words.replaceAll('-', '_').toLowerCase();
 }
 
 /** Insertions, deletions, replacements and swaps of neighbours that make one text of the other. */
@@ -68,13 +68,12 @@ function editDistance(from: string, to: string): number {
   const rows = [Array.from({ length: to.length + 1 }, (_, column) => column)];
   const at = (row: number, column: number): number => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;
   for (let row = 1; row <= from.length; row += 1) {
-    const current = [row];
-    rows.push(current);
+    rows[row] = [row];
     for (let column = 1; column <= to.length; column += 1) {
       const replaced = at(row - 1, column - 1) + (from[row - 1] === to[column - 1] ? 0 : 1);
       const swapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
       const swap = swapped ? at(row - 2, column - 2) + 1 : replaced;
-      current.push(Math.min(at(row - 1, column) + 1, at(row, column - 1) + 1, replaced, swap));
+      rows[row]?.push(Math.min(at(row - 1, column) + 1, at(row, column - 1) + 1, replaced, swap));
     }
   }
   return at(from.length, to.length);

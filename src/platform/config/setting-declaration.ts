@@ -1,3 +1,4 @@
+import querystring from 'node:querystring';
 import { isDeepStrictEqual } from 'node:util';
 import type { TUnsafe } from 'typebox';
 import { isSecretParameter } from '../log/hidden-secrets.ts';
@@ -163,12 +164,12 @@ function maskUrl(text: string): string {
 
 /** Every secret among the settings that is set, for the log to leave out. */
 export function secretValues<T>(schema: Setting<T>, settings: T): readonly string[] {
-  const found = new Set<string>();
+  const found: string[] = [];
   mapLeaves(schema, settings, (written, secrecy) => {
     if (secrecy === 'open' || written === '') return;
-    for (const secret of secrecy === 'url' ? secretsOfUrl(String(written)) : [String(written)]) found.add(secret);
+    found.push(...(secrecy === 'url' ? secretsOfUrl(String(written)) : [String(written)]));
   });
-  return [...found];
+  return [...new Set(found)];
 }
 
 /** Returns the secrets inside a URL, as written there and decoded. */
@@ -176,23 +177,11 @@ export function secretsOfUrl(text: string): readonly string[] {
   const url = URL.parse(text);
   if (url === null) return [text];
   const parameters = [...url.searchParams].flatMap(([name, value]) => (isSecretParameter(name) ? [value] : []));
-  return [url.password, decoded(url.password), ...parameters].filter((secret) => secret !== '');
+  return [url.password, querystring.unescape(url.password), ...parameters].filter((secret) => secret !== '');
 }
 
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
-export interface ChangedSettings {
-  /** Paths of what may change while the program runs. */
-  readonly reloadable: readonly string[];
-  /** Paths of what counts only after a restart. */
-  readonly restart: readonly string[];
-}
+/** Paths of what may change while the program runs, and of what counts only after a restart. */
+export type ChangedSettings = Readonly<Record<'reloadable' | 'restart', readonly string[]>>;
 
 /** What differs between two readings of the configuration. */
 export function changedSettings<T>(schema: Setting<T>, before: T, after: T): ChangedSettings {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { formatDuration, parseDuration } from '../../../src/platform/config/leaf-settings.ts';
+import { formatDuration, parseDuration } from '../../../src/platform/config/setting.ts';
 import fc from '../../kit/properties.ts';
 
 const CASES: readonly (readonly [text: string, milliseconds: number | undefined])[] = [
