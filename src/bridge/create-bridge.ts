@@ -41,7 +41,7 @@ import { createSessions } from './sessions/create-sessions.ts';
 import type { Retention } from './sessions/housekeeping.ts';
 import { createWithConfigured } from './sessions/mcp-servers.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
-import { createTurnLimits } from './sessions/turn-limits.ts';
+import { createTurnLimits, type TurnLimits } from './sessions/turn-limits.ts';
 import type { BridgeGroups } from './settings.ts';
 import type { BridgeSchema } from './storage/bridge-schema.ts';
 import { createArtifactStore } from './storage/file-stores.ts';
@@ -82,6 +82,8 @@ export interface BridgeOptions extends Runtime, WorkPlaces {
   /** The agents on offer, in routing order, and what stands behind each. */
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;
+  /** Given where agents share their places with turns. */
+  readonly turnLimits?: TurnLimits;
   readonly retention: Retention & { readonly jobs: number };
   /** Names of the methods that are served. Undefined: the whole family. */
   readonly onlyMethods?: readonly string[] | undefined;
@@ -169,7 +171,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     defaultAgent: settings.agents.default,
     probes,
   });
-  const limits = createTurnLimits(settings.bridge.limits);
+  const { turnLimits: limits = createTurnLimits(settings.bridge.limits) } = options;
   const multiAgent = createMultiAgent({
     providers,
     limits,
@@ -246,9 +248,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     route,
     checkDirectory: options.directories.check,
   });
-
   const stopWatching = options.owners?.watch(createEndWork({ orchestrator, jobs, providers, logger }));
-
   const methodNames = new Set<string>();
   const capabilitiesText = createCapabilitiesText({ agents, gateway, probes, methodNames });
   const methods = bridgeMethods({

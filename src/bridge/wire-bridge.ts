@@ -26,12 +26,14 @@ import { createCheckpoints } from './checkpoints/turn-checkpoints.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
 import { isOperators, isPersons, refuseUncharged } from './principal.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
+import { createTurnLimits } from './sessions/turn-limits.ts';
 import { createOwnerRoots, createWorkingDirectories } from './sessions/working-directory.ts';
 import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';
 import type { WorkPlaces } from './workbench/create-workbench.ts';
 import { createFolderList } from './workbench/folders.ts';
 
-export interface WiringOptions extends Omit<BridgeOptions, 'agents' | 'providers' | 'network' | keyof WorkPlaces> {
+export interface WiringOptions
+  extends Omit<BridgeOptions, 'agents' | 'providers' | 'turnLimits' | 'network' | keyof WorkPlaces> {
   readonly dataDirectory: string;
   /** What callers must not reach besides the data directory. */
   readonly privatePaths: PrivatePaths;
@@ -155,6 +157,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       contextCharacters: builtin.context_characters,
       commandTimeoutMs: builtin.command_timeout,
       backgroundTimeoutMs: builtin.background_timeout,
+      agentsToAsk: () => ({ providers, placesOf: limits.ofAgent }),
       web: {
         // For the operator as well: what is fetched is named by a model, which may have read it anywhere.
         fetch: fetchOnly(builtin.fetch_allow, 'agents.builtin.fetch_allow'),
@@ -175,6 +178,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     });
   }
 
+  const limits = createTurnLimits(settings.bridge.limits);
   const installed = await installedAgents(dataDirectory);
   const agents = buildAgentCatalog(settings.agents, installed.keys());
   const providers = createAgentProviders({
@@ -209,6 +213,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     confine,
     folders: folderList,
     checkpoints,
+    turnLimits: limits,
     network: systemCallbackNetwork,
   });
 }

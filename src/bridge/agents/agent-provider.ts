@@ -129,6 +129,8 @@ export interface AgentTurn {
   readonly taskId?: string;
   /** Resolves when the working directory is saved: nothing in it may change before. Absent: it is not saved. */
   readonly ready?: Promise<void>;
+  /** Of a turn that a turn of the built-in agent has asked for: the requests to models that both share. */
+  readonly requests?: { left(): number; take(): boolean };
   /** How many bridges the call has passed: an agent on another bridge is asked with one more. */
   readonly hop: number;
   /**

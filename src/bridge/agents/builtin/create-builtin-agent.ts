@@ -8,6 +8,7 @@ import { type AgentFence, environmentFor } from '../agent-fence.ts';
 import { createBuiltinProbe } from '../agent-probe.ts';
 import type { AgentMode, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } from '../agent-provider.ts';
 import { promptContent } from '../prompt-content.ts';
+import type { AgentsToAsk } from './ask-agent.ts';
 import { createBackgroundCommands } from './background-commands.ts';
 import { type StoredMessage, withSummary } from './compaction.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
@@ -43,7 +44,7 @@ export interface BuiltinAgentOptions {
   /** Whether a model takes images, as far as it is known; all do unless this says otherwise. */
   seesImages?(model: string): boolean;
   readonly store: BuiltinConversationStore;
-  readonly clock: Pick<Clock, 'after' | 'now'>;
+  readonly clock: Clock;
   readonly makeId: MakeId;
   readonly permissions: 'allow' | 'deny';
   /** Opens working directories for the file tools. */
@@ -63,6 +64,8 @@ export interface BuiltinAgentOptions {
   readonly commandTimeoutMs: number;
   /** How long a command in the background may run. */
   readonly backgroundTimeoutMs: number;
+  /** The agents that its turns may ask, itself included. Absent: none. */
+  agentsToAsk?(): AgentsToAsk;
   /** Undefined: pages of the web cannot be fetched. */
   readonly web?: WebAccess;
   /** Further tools, of other programs. */
@@ -92,6 +95,13 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     timeoutMs: options.commandTimeoutMs,
     clock,
   });
+
+  /** Work that no turn waits for any more. */
+  const late = new Set<Promise<unknown>>();
+  function keep(work: Promise<unknown>): void {
+    const kept: Promise<unknown> = work.catch(() => undefined).finally(() => late.delete(kept));
+    late.add(kept);
+  }
 
   /** `position`: where the prompt of this turn goes. */
   async function converse(
@@ -150,6 +160,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         signal,
         commands: await commandsOf(turn),
         background,
+        asking: options.agentsToAsk && { agents: options.agentsToAsk(), clock, keep },
         tools: [...ownTools(permissions, background, options.web), ...(further?.tools ?? [])],
         append,
         describe,
@@ -209,7 +220,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     endWhere: running.endWhere,
     async stop() {
       stopped.abort();
-      await Promise.all([running.stop(), options.mcp?.stop()]);
+      await Promise.all([running.stop(), options.mcp?.stop(), ...late]);
     },
   };
 }

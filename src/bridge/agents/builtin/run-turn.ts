@@ -1,6 +1,7 @@
 import { errorCode } from '../../../platform/errors/app-error.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { AgentEvent, AgentTurn, SupervisedTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
+import { type AskingOptions, createAskAgentTool, createRequests } from './ask-agent.ts';
 import { needsSummary, type StoredMessage, summarise } from './compaction.ts';
 import type {
   CompleteChat,
@@ -38,6 +39,8 @@ interface TurnOptions {
   /** All that the model may ask for. */
   readonly tools: readonly Tool[];
   readonly makeId: MakeId;
+  /** How other agents are asked. Undefined: there are none. */
+  readonly asking?: Pick<AskingOptions, 'agents' | 'clock' | 'keep'> | undefined;
   /** The conversation so far, the prompt of this turn included. */
   readonly messages: readonly ConversationMessage[];
   /** Stores messages that were added; resolves when they are kept. */
@@ -56,9 +59,14 @@ const MAX_AT_ONCE = 8;
 const MAX_WAITING_MESSAGES = 32;
 
 /** One turn: the model is asked, what it asks for is done, and so on until it has nothing more to ask for. */
-export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
-  const { signal, makeId, maxRequests } = options;
+export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
+  const { signal, makeId, maxRequests, turn, model } = given;
   const usage = createUsageSum();
+  const requests = turn.requests ?? createRequests(maxRequests);
+  const asking = turn.requests === undefined ? given.asking : undefined;
+  const askTools =
+    asking === undefined ? [] : [createAskAgentTool({ ...asking, turn, model, requests, used: usage.addTurn })];
+  const options: TurnOptions = { ...given, tools: [...given.tools, ...askTools] };
   const speech = createSpeech(options.turn);
   let messages = options.messages;
   let answer = emptyAnswer();
@@ -128,12 +136,19 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
     }
   }
 
+  async function usedUp(): Promise<TurnEnd> {
+    await keep(...further.close());
+    output ||= speech.say(`I stopped after ${maxRequests} requests to the model, before the work was done.`);
+    return { kind: 'completed', output, stopReason: 'max_turn_requests', ...usage.total() };
+  }
+
   try {
-    for (let request = 1; ; request += 1) {
+    for (;;) {
+      if (!requests.take()) return await usedUp();
       await askModel();
       const message = toMessage(answer, makeId);
       const calls = message?.tool_calls ?? [];
-      const isLast = request >= maxRequests;
+      const isLast = requests.left() === 0;
       // Answers the tool calls that will not run, so that the next turn finds a complete conversation.
       if (message !== undefined) await keep(message, ...(isLast ? calls.map(({ id }) => resultOf(id, NOT_RUN)) : []));
       const stopReason = STOP_REASONS[answer.finishReason] ?? 'end_turn';
@@ -142,11 +157,7 @@ export async function runTurn(options: TurnOptions): Promise<TurnEnd> {
         await keep(...further.close());
         return { kind: 'completed', output, stopReason, ...usage.total() };
       }
-      if (isLast) {
-        await keep(...further.close());
-        output ||= speech.say(`I stopped after ${maxRequests} requests to the model, before the work was done.`);
-        return { kind: 'completed', output, stopReason: 'max_turn_requests', ...usage.total() };
-      }
+      if (isLast) return await usedUp();
       await runCalls(calls);
       await keep(...further.take());
     }
@@ -288,6 +299,8 @@ async function* untilAborted<Item>(source: AsyncIterable<Item>, signal: AbortSig
 
 interface UsageSum {
   add(usage: CompletionUsage | undefined): void;
+  /** Of an agent that was asked. */
+  addTurn(usage: TurnUsage | undefined): void;
   /** To be spread into the end of a turn; empty while no model has reported usage. */
   total(): { readonly usage?: TurnUsage };
 }
@@ -298,14 +311,24 @@ function createUsageSum(): UsageSum {
   let inputTokens = 0;
   let outputTokens = 0;
   let totalTokens = 0;
+  let costUsd: number | undefined;
+  function addTurn(usage: TurnUsage | undefined): void {
+    if (usage === undefined) return;
+    isKnown = true;
+    const { inputTokens: input = 0, outputTokens: output = 0, totalTokens: all = input + output } = usage;
+    inputTokens += input;
+    outputTokens += output;
+    totalTokens += all;
+    if (usage.costUsd !== undefined) costUsd = (costUsd ?? 0) + usage.costUsd;
+  }
   return {
     add(usage) {
       if (usage === undefined) return;
-      isKnown = true;
-      inputTokens += usage.prompt_tokens;
-      outputTokens += usage.completion_tokens;
-      totalTokens += usage.total_tokens;
+      const { prompt_tokens, completion_tokens, total_tokens } = usage;
+      addTurn({ inputTokens: prompt_tokens, outputTokens: completion_tokens, totalTokens: total_tokens });
     },
-    total: () => (isKnown ? { usage: { inputTokens, outputTokens, totalTokens } } : {}),
+    addTurn,
+    total: () =>
+      isKnown ? { usage: { inputTokens, outputTokens, totalTokens, ...(costUsd !== undefined && { costUsd }) } } : {},
   };
 }

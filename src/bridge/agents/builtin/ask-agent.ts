@@ -1,0 +1,161 @@
+import { Type } from 'typebox';
+import { type Clock, deadline } from '../../../platform/clock/clock.ts';
+import type { FairGate } from '../../sessions/turn-limits.ts';
+import type { AgentEvent, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
+import { superviseTurn } from '../supervise-turn.ts';
+import { refuse } from './tools/confinement.ts';
+import { defineTool, type Tool, type ToolOutput } from './tools/tool.ts';
+
+/** The agents that a turn may ask. */
+export interface AgentsToAsk {
+  readonly providers: ReadonlyMap<string, AgentProvider>;
+  /** The places at an agent, which are shared with its other turns. */
+  placesOf(providerId: string): FairGate;
+}
+
+/** The requests to models that a turn may make, together with those that it asks. `take` is false when there are none left. */
+type Requests = NonNullable<AgentTurn['requests']>;
+
+export function createRequests(max: number): Requests {
+  let used = 0;
+  return {
+    left: () => Math.max(0, max - used),
+    take() {
+      used += 1;
+      return used <= max;
+    },
+  };
+}
+
+/** What is left for those that a turn asks: one request stays with the turn, for its own last answer. */
+function sharedWith(own: Requests): Requests {
+  const left = () => Math.max(0, own.left() - 1);
+  return { left, take: () => left() > 0 && own.take() };
+}
+
+export interface AskingOptions {
+  readonly turn: SupervisedTurn;
+  /** The model of the turn, with which the built-in agent works for itself. */
+  readonly model: string;
+  readonly agents: AgentsToAsk;
+  readonly requests: Requests;
+  readonly clock: Clock;
+  /** Keeps work that nobody waits for until the bridge stops. */
+  keep(work: Promise<unknown>): void;
+  /** Called with what an agent used that was asked. */
+  used(usage: TurnUsage | undefined): void;
+}
+
+/** In one turn. */
+const MAX_ASKED = 8;
+const MAX_PROMPT = 64 * 1024;
+const ASK_MS = 15 * 60_000;
+const OWN = 'builtin';
+
+/**
+ * Lets a turn have another agent, or the built-in agent itself, work on a part of its task: in a conversation of its own, in the same
+ * folder, for the same owner and with the same permissions. An agent that is asked cannot ask in turn.
+ */
+export function createAskAgentTool(options: AskingOptions): Tool {
+  const { turn, agents, requests } = options;
+  const ids = [...agents.providers.keys()];
+  let asked = 0;
+  return defineTool({
+    name: 'ask_agent',
+    description: `Has another agent work on a part of the task in the same folder, and returns its answer. It sees nothing of this conversation: say in the prompt all that it needs to know. Several calls in one answer run at the same time, so give them work that does not touch the same files. At most ${MAX_ASKED} in a turn. Agents: ${ids.join(', ')}; ${OWN} is like you.`,
+    parameters: Type.Object({
+      agent: Type.Optional(Type.String({ maxLength: 64, description: `One of the agents. Default ${OWN}.` })),
+      prompt: Type.String({ minLength: 1, maxLength: MAX_PROMPT, description: 'The task.' }),
+    }),
+    toolKind: 'other',
+    needsPermission: true,
+    isParallel: true,
+    title: ({ agent = OWN, prompt }) => `Ask ${agent}: ${prompt.replaceAll(/\s+/g, ' ').slice(0, 200)}`,
+    async run({ agent = OWN, prompt }, { signal }) {
+      const provider = agents.providers.get(agent);
+      if (provider === undefined) return refuse(`There is no agent "${agent}". There are: ${ids.join(', ')}.`);
+      if (asked >= MAX_ASKED) return refuse(`This turn has asked ${MAX_ASKED} times already; do the rest yourself.`);
+      if (requests.left() <= 1) return refuse('This turn has used up its requests to the model.');
+      asked += 1;
+      return ask(provider, { turnId: `${turn.turnId}.${asked}`, prompt }, signal, options);
+    },
+  });
+}
+
+async function ask(
+  provider: AgentProvider,
+  task: Pick<AgentTurn, 'turnId' | 'prompt'>,
+  outer: AbortSignal,
+  { turn, model, agents, requests, clock, keep, used }: AskingOptions,
+): Promise<ToolOutput> {
+  const limit = deadline(clock, ASK_MS, [outer]);
+  // The turn that asks has a place at the built-in agent, and would wait for itself.
+  const gate = provider.id === OWN ? undefined : agents.placesOf(provider.id);
+  const place = turn.member ?? turn.owner;
+  let reference = '';
+  try {
+    if (gate !== undefined && !(await gate.enter(place, limit.signal))) return refuse(notInTime(limit.hasPassed()));
+    try {
+      const asked: AgentTurn = {
+        ...childTurn(turn, provider.id, task),
+        model: provider.id === OWN ? model : '',
+        requests: sharedWith(requests),
+        opened(opened) {
+          reference = opened;
+        },
+      };
+      const end = await superviseTurn({ provider, turn: asked, signal: limit.signal, clock, keep });
+      if (end.kind !== 'lost') used(end.usage);
+      outer.throwIfAborted();
+      return describe(end, limit.hasPassed());
+    } finally {
+      gate?.leave(place);
+    }
+  } finally {
+    limit.release();
+    const left = (what: string) => turn.leftBehind(provider.id, what);
+    if (reference !== '') keep(provider.close(reference, { owner: turn.owner, left }));
+  }
+}
+
+/** A turn with the rights of the one that asks. What it does is reported there; what it says is the result of the tool. */
+function childTurn(turn: SupervisedTurn, agent: string, { turnId, prompt }: Pick<AgentTurn, 'turnId' | 'prompt'>) {
+  const { owner, member, workingDirectory, fileFolder, skills, mcpServers, hop, ready, isReadOnly, ask } = turn;
+  const idOf = (id: string) => (id === '' ? '' : `${turnId}:${id}`);
+  const titleOf = (title: string) => `${agent}: ${title}`;
+  return {
+    turnId,
+    owner,
+    ...(member !== undefined && { member }),
+    prompt,
+    workingDirectory,
+    ...(fileFolder !== undefined && { fileFolder }),
+    skills,
+    ...(mcpServers !== undefined && { mcpServers }),
+    hop,
+    ...(ready !== undefined && { ready }),
+    ...(isReadOnly !== undefined && { isReadOnly }),
+    ...(ask !== undefined && {
+      ask: (question, signal) =>
+        ask({ ...question, toolCallId: idOf(question.toolCallId), title: titleOf(question.title) }, signal),
+    }),
+    usedModel: () => undefined,
+    leftBehind: turn.leftBehind,
+    report(event: AgentEvent) {
+      if (event.kind !== 'tool_call' && event.kind !== 'permission') return undefined;
+      const id = event.toolCallId === undefined ? {} : { toolCallId: idOf(event.toolCallId) };
+      return turn.report({ ...event, ...id, title: titleOf(event.title) } as AgentEvent);
+    },
+  } satisfies Partial<AgentTurn>;
+}
+
+function describe(end: TurnEnd, isLate: boolean): ToolOutput {
+  if (end.kind === 'completed') return { text: end.output === '' ? '[it said nothing]' : end.output };
+  if (end.kind === 'failed') return { text: `[failed: ${end.error}]\n${end.output}`, failed: true };
+  if (end.kind === 'lost') return { text: `[failed: ${end.detail}]`, failed: true };
+  return { text: `[${notInTime(isLate)}]\n${end.output}`, failed: true };
+}
+
+function notInTime(isLate: boolean): string {
+  return isLate ? `The agent was not done within ${ASK_MS} ms.` : 'The agent was stopped.';
+}
