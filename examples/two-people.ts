@@ -41,6 +41,8 @@ interface Person {
   readonly plan: string;
   /** A personal access token. */
   readonly token: string;
+  /** The token of the login session. */
+  readonly login: string;
   readonly client: TrestleClient;
 }
 
@@ -70,6 +72,15 @@ async function tell(withinMs: number): Promise<void> {
 
   chapter('Each works with an agent and with a model, within their own plan');
   for (const person of [ann, ben]) await work(url, person);
+  const job = { taskPrompt: LONG_TEXT, routing: SLOW };
+  const { jobId } = await ann.client.jobs.submit({ ...job, sessionId: 'the-one-job' });
+  const second = await ann.client.jobs.submit({ ...job, sessionId: 'one-more' }).catch((error) => error.code);
+  expect(second === 'TOO_MANY_JOBS', 'the plan "small" allows Ann one job at a time', second);
+  await ann.client.session('the-one-job').cancel();
+  await until('the job of Ann has ended', LIMIT_MS, async () => {
+    const { status: state } = await ann.client.jobs.get(jobId);
+    return state === 'failed' || state === 'completed' || undefined;
+  });
 
   chapter('Neither sees anything of the other, and the administrator sees both');
   for (const [person, other] of [
@@ -98,7 +109,7 @@ async function tell(withinMs: number): Promise<void> {
     expect(at - pausedAt < withinMs, `${what} ended within ${withinMs / 1000} s`, at - pausedAt);
   }
   const jobs = await until('his jobs have ended', LIMIT_MS, async () => {
-    const { sessions: _sessions, jobs: found } = await everything(url, admin);
+    const found = (await everything(url, admin)).jobs.filter(({ owner }) => owner === `user:${ben.id}`);
     return found.every(({ status }) => status !== 'pending' && status !== 'running') ? found : undefined;
   });
   const jobsMs = performance.now() - pausedAt;
@@ -116,6 +127,9 @@ async function tell(withinMs: number): Promise<void> {
       codes,
     );
   }
+  expect((await status(url, ben.login, '/api/auth/session')) === 401, 'his login has ended', ben.id);
+  const again = await logIn(url, { email: 'ben@example.org', password }).catch(String);
+  expect(again.includes('account_suspended'), 'he cannot log in again', again);
   const code = await trestle.end('SIGTERM');
   expect(code === 0, 'Trestle ends in good order', code);
 }
@@ -134,7 +148,7 @@ async function invite(url: string, admin: string, name: string, plan: string): P
   );
   const client = createTrestleClient({ url, token });
   cleanUps.push(() => client.close());
-  return { name, plan, token, client, id: accepted.user.id };
+  return { name, plan, token, login, client, id: accepted.user.id };
 }
 
 async function work(url: string, { name, plan, token, client }: Person): Promise<void> {
@@ -161,16 +175,20 @@ async function work(url: string, { name, plan, token, client }: Person): Promise
 
 interface Seen {
   readonly sessions: readonly object[];
-  readonly jobs: readonly { readonly status: string; readonly errorCode?: string | null }[];
-  readonly usage: object;
+  readonly jobs: readonly { readonly owner: string; readonly status: string; readonly errorCode?: string | null }[];
+  readonly more: readonly object[];
 }
 
-/** What a credential shows of sessions, jobs and usage. */
+/** Everything that shows whose work there is. */
+const REPORTS = ['/usage?group_by=owner', '/usage/calls', '/keys', '/api/bridge/audit', '/api/bridge/schedules'];
+
+/** What a credential shows of sessions, jobs, usage, calls, keys, schedules and the audit log. */
 async function everything(url: string, credential: string): Promise<Seen> {
   const rpc = { jsonrpc: '2.0', id: 1, method: 'app.jobs.list', params: {} };
   const { sessions } = await call(`${url}/api/bridge/sessions`, { credential });
   const { result } = await call(`${url}/acp/rpc`, { credential, body: rpc });
-  return { sessions, jobs: result.jobs, usage: await call(`${url}/usage?group_by=owner`, { credential }) };
+  const more = await Promise.all(REPORTS.map((path) => call(url + path, { credential })));
+  return { sessions, jobs: result.jobs, more };
 }
 
 async function status(url: string, credential: string, path: string): Promise<number> {

@@ -10,6 +10,9 @@ const TOLD: readonly RegExp[] = [
   /^ {3}ok {2}nobody registers without an invitation$/m,
   /^ {3}ok {2}the agent of Ann says "Hello from Ann"$/m,
   /^ {3}ok {2}the agent of Ben says "Hello from Ben"$/m,
+  /^ {3}ok {2}\d+ of 30 requests of the plan "small" are left$/m,
+  /^ {3}ok {2}\d+ of 300 requests of the plan "large" are left$/m,
+  /^ {3}ok {2}the plan "small" allows Ann one job at a time$/m,
   /^ {3}ok {2}Ann sees own work only$/m,
   /^ {3}ok {2}Ben sees own work only$/m,
   /^ {3}ok {2}the administrator sees the work of both$/m,
@@ -19,6 +22,8 @@ const TOLD: readonly RegExp[] = [
   /^ {3}ok {2}his 3 jobs failed, those that waited included$/m,
   /^ {3}ok {2}his token opens nothing any more$/m,
   /^ {3}ok {2}Ann works on$/m,
+  /^ {3}ok {2}his login has ended$/m,
+  /^ {3}ok {2}he cannot log in again$/m,
   /\nTwo people, apart: 5 steps, \d+\.\d s\n$/,
 ];
 
