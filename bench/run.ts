@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PROGRAM_VERSION } from '../src/system/environment.ts';
-import { accountsSuite } from './accounts/suite.ts';
+import { accountsSuite, growthSuite } from './accounts/suite.ts';
 import { bridgeSuite } from './bridge/suite.ts';
 import { completionsSuite } from './completions/suite.ts';
 import { jobsSuite } from './jobs/suite.ts';
@@ -28,6 +28,7 @@ const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonl
   jobs: jobsSuite,
   completions: completionsSuite,
   accounts: accountsSuite,
+  growth: growthSuite,
 };
 
 const PAGE = fileURLToPath(new URL('../docs/measurements.md', import.meta.url));

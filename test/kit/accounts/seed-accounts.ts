@@ -57,7 +57,7 @@ export function teamOf(index: number): string {
 
 /**
  * Fills a new data directory with users who each have a session and an audit entry, as they would have after logging in.
- * Through SQLite itself and without waiting for the disk: a million users take a minute instead of ten.
+ * Through SQLite itself, without a journal, and with indexes that are built at the end, so that a million users take minutes.
  */
 export async function seedAccounts({ folder, users, passwordHash, isWhole = false }: Seeding): Promise<void> {
   const accounts = await openRaw(join(folder, 'accounts.db'), 'accounts', accountsMigrations);
@@ -123,7 +123,12 @@ async function openRaw(file: string, name: string, migrations: readonly Migratio
   });
   await database.close();
   const raw = new DatabaseSync(file);
-  raw.exec('PRAGMA synchronous = OFF; PRAGMA cache_size = -262144; BEGIN');
+  raw.exec(
+    'PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -524288; PRAGMA temp_store = MEMORY',
+  );
+  const indexes = raw.prepare("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").all();
+  for (const { name } of indexes) raw.exec(`DROP INDEX "${name}"`);
+  raw.exec('BEGIN');
   const statements = new Map<string, ReturnType<DatabaseSync['prepare']>>();
   let rows = 0;
   const insert: Insert = (table, row) => {
@@ -139,7 +144,9 @@ async function openRaw(file: string, name: string, migrations: readonly Migratio
     if (rows % ROWS_PER_TRANSACTION === 0) raw.exec('COMMIT; BEGIN');
   };
   const close = () => {
-    raw.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE); ANALYZE');
+    raw.exec('COMMIT');
+    for (const { sql } of indexes) raw.exec(String(sql));
+    raw.exec('ANALYZE');
     raw.close();
   };
   return { insert, close };
