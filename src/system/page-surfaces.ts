@@ -302,10 +302,13 @@ interface ApiSurfaceOptions {
   readonly surfaces: () => readonly HttpSurface[];
 }
 
+const WELCOME =
+  'This is the API of Trestle, to read and to try out. To start agents, watch them and answer their questions:';
+
 /** `/`, `/docs` and `/openapi.json`: the API, described from the very tables that serve it. */
 export function createApiSurface({ names, consolePath, methods: rows, surfaces }: ApiSurfaceOptions): HttpSurface {
-  const links = consolePath === undefined ? [] : [{ href: consolePath, label: 'Open the console' }];
-  const { page, assets } = createApiPage<unknown>({ guard: anyone, links });
+  const links = consolePath === undefined ? [] : [{ href: consolePath, label: 'Open the console', text: WELCOME }];
+  const { page, assets } = createApiPage<unknown>({ guard: anyone, links, release: PROGRAM_VERSION });
   let description: string | undefined;
   const openApi: Route = {
     method: 'GET',

@@ -47,14 +47,29 @@ test('the page of all services lists their operations, and a call and a message 
   const { page, problems } = await openPage(t, `${program.url}/docs`);
   await page.getByRole('navigation').getByRole('link').first().waitFor();
   const links = await page.getByRole('navigation').getByRole('link').allInnerTexts();
-  for (const path of ['/acp/rpc', '/v1/chat/completions', '/api/auth/login']) {
+  for (const path of ['session.start', '/v1/chat/completions', '/api/auth/login']) {
     assert.ok(
       links.some((link) => link.includes(path)),
       `${path} is listed`,
     );
   }
 
-  await choose(page, 'post acp/rpc', '/acp/rpc');
+  assert.deepEqual(
+    links.filter((link) => link.startsWith('OPTIONS')),
+    [],
+  );
+  assert.match(await page.locator('#version').innerText(), /^\d+\.\d+\.\d+ · contract \d+\.\d+\.\d+$/);
+  const welcome = page.getByRole('complementary', { name: 'Where to begin' });
+  assert.equal(await welcome.getByRole('link', { name: 'Open the console' }).getAttribute('href'), '/console');
+  const plain = page.getByRole('navigation').getByText('/chat/completions', { exact: true });
+  assert.equal(await plain.isVisible(), false, 'what is there with /v1 is folded');
+  await page.getByText('The same without /v1').click();
+  assert.equal(await plain.isVisible(), true);
+
+  await page.getByLabel('Search operations').fill('post acp.capabilities');
+  await page.getByRole('navigation').getByRole('link').first().click();
+  await page.getByRole('heading', { level: 2 }).filter({ hasText: '/acp/rpc' }).waitFor();
+  assert.equal(await welcome.count(), 0, 'who has chosen an operation needs no welcome');
   const call = JSON.stringify({ jsonrpc: '2.0', id: 'one', method: 'acp.capabilities', params: {} });
   await page.getByLabel('Body').fill(call);
   await page.getByRole('button', { name: 'Send' }).click();

@@ -17,7 +17,7 @@ test('operations are listed by group, in the order of the document, sockets as s
   ]);
   assert.deepEqual(listed, [
     ['Notes', 'GET /notes', 'POST /notes', 'DELETE /notes/{id}', 'GET /files/{path}', 'PUT /files/{path}'],
-    ['Calls', 'POST /rpc', 'OPTIONS /rpc', 'WS /socket', 'WS /log'],
+    ['Calls', 'POST /rpc', 'POST /rpc', 'WS /socket', 'WS /log'],
     ['Common', 'GET /healthz'],
   ]);
 });
@@ -34,6 +34,39 @@ test('a search for a JSON-RPC method finds where it can be called', () => {
   assert.deepEqual(found('note.list'), ['POST /rpc', 'WS /socket']);
 });
 
+test('each JSON-RPC method is an operation, with its own body and what the path answers to all of them', () => {
+  const rows = operations.filter(({ path }) => path === '/rpc');
+  assert.deepEqual(
+    rows.map(({ operationId, variant }) => [operationId, variant]),
+    [
+      ['postRpc/note.add', 'note.add'],
+      ['postRpc/note.list', 'note.list'],
+    ],
+  );
+  for (const row of rows) assert.equal(messageSchema(row)?.title, row.variant);
+  assert.deepEqual(found('post note.add'), ['POST /rpc']);
+});
+
+test('a path that is there with /v1 too is marked, so that the list shows it once', () => {
+  const [group] = groupOperations({
+    ...document,
+    tags: [{ name: 'models', description: 'Models' }],
+    paths: {
+      '/models': { get: operationOf({ tags: ['models'] }) },
+      '/v1/models': { get: operationOf({ tags: ['models'] }) },
+      '/keys': { get: operationOf({ tags: ['models'] }) },
+    },
+  });
+  assert.deepEqual(
+    group?.operations.map(({ path, isRepeated }) => [path, isRepeated === true]),
+    [
+      ['/models', true],
+      ['/v1/models', false],
+      ['/keys', false],
+    ],
+  );
+});
+
 test('characters with a meaning in patterns are only characters', () => {
   assert.deepEqual(found('.*'), []);
   assert.deepEqual(found('{id}'), ['DELETE /notes/{id}']);
@@ -45,14 +78,13 @@ test('what can be sent is the body of a request or the message of a socket', () 
     schemas.filter(([, reference]) => reference !== undefined),
     [
       ['postNotes', '#/components/schemas/Note'],
-      ['postRpc', '#/components/schemas/JsonRpcRequest'],
       ['getSocket', '#/components/schemas/JsonRpcRequest'],
     ],
   );
 });
 
 test('a union has variants only when each has a title', () => {
-  const request = messageSchema(operations.find(({ path }) => path === '/rpc') ?? operationOf());
+  const request = messageSchema(operations.find(({ path }) => path === '/socket') ?? operationOf());
   assert.deepEqual(
     variantsOf(document, request).map(({ title }) => title),
     ['note.add', 'note.list'],

@@ -7,8 +7,10 @@ interface ApiPageInput<Caller> {
   /** Where the page is served; its scripts and styles lie below. */
   readonly path?: string;
   readonly openApiPath?: string;
-  /** Other pages of this server, offered beside the title. Both are texts of the program. */
-  readonly links?: readonly { readonly href: string; readonly label: string }[];
+  /** Other pages of this server, offered to those who come here first. All are texts of the program. */
+  readonly links?: readonly { readonly href: string; readonly label: string; readonly text: string }[];
+  /** The release of the program, shown before the version of the contract. */
+  readonly release?: string;
 }
 
 interface ApiPage<Caller> {
@@ -33,8 +35,8 @@ const POLICY = pagePolicy("img-src 'self' data:");
 
 /** The page on which the API can be read and tried out. It needs nothing from any other host. */
 export function createApiPage<Caller>(input: ApiPageInput<Caller>): ApiPage<Caller> {
-  const { guard, path = '/docs', openApiPath = '/openapi.json', links = [] } = input;
-  const html = storedText(pageHtml({ assetsPath: `${path}/`, openApiPath, links }));
+  const { guard, path = '/docs', openApiPath = '/openapi.json', links = [], release = '' } = input;
+  const html = storedText(pageHtml({ assetsPath: `${path}/`, openApiPath, links, release }));
   return {
     page: {
       method: 'GET',
@@ -62,14 +64,17 @@ function assetRoute<Caller>(path: string, name: (typeof ASSETS)[number], guard: 
   };
 }
 
-interface PageAddresses extends Required<Pick<ApiPageInput<unknown>, 'links'>> {
+interface PageAddresses extends Required<Pick<ApiPageInput<unknown>, 'links' | 'release'>> {
   /** Where scripts and styles are served, with a slash at the end. */
   readonly assetsPath: string;
   readonly openApiPath: string;
 }
 
 /** The page before its script has run: no inline script or style, so that the policy can forbid them all. */
-function pageHtml({ assetsPath, openApiPath, links }: PageAddresses): string {
+function pageHtml({ assetsPath, openApiPath, links, release }: PageAddresses): string {
+  const cards = links.map(({ href, label, text }) => `<p>${text} <a class="open" href="${href}">${label}</a></p>\n`);
+  const welcome =
+    links.length === 0 ? '' : `<aside id="welcome" aria-label="Where to begin">\n${cards.join('')}</aside>\n`;
   const others = links.map(({ href, label }) => `<a href="${href}">${label}</a>\n`).join('');
   return `<!doctype html>
 <html lang="en">
@@ -87,8 +92,9 @@ function pageHtml({ assetsPath, openApiPath, links }: PageAddresses): string {
 <a class="skip" href="#main">Skip to the operation</a>
 <header>
 <button type="button" id="menu" aria-expanded="false" aria-controls="menu-panel">Operations</button>
-<h1><span id="title">API</span> <small id="version"></small></h1>
-${others}<div class="token">
+<h1><span id="title">API</span> <small id="version" data-release="${release}"></small></h1>
+${others}<button type="button" id="token-toggle" aria-expanded="false" aria-controls="token-panel">Token</button>
+<div class="token" id="token-panel">
 <label for="token">Bearer token</label>
 <input id="token" type="password" autocomplete="off" spellcheck="false" placeholder="only kept in this tab">
 </div>
@@ -100,7 +106,7 @@ ${others}<div class="token">
 <div id="operations"></div>
 </nav>
 <main id="main" tabindex="-1">
-<p>Reading the API description …</p>
+${welcome}<p>Reading the API description …</p>
 <noscript><p>This page needs JavaScript. The API description itself is at <a href="${openApiPath}">${openApiPath}</a>.</p></noscript>
 </main>
 </div>

@@ -62,6 +62,10 @@ export interface OpenApiDocument {
 export interface Operation extends DocumentedOperation {
   method: string;
   path: string;
+  /** The JSON-RPC method that is called at the path. */
+  variant?: string;
+  /** The same operation is listed with `/v1` before its path. */
+  isRepeated?: boolean;
 }
 
 /** What the form holds when it is sent. */

@@ -1,21 +1,42 @@
 /** @import { OpenApiDocument, Operation, Schema } from './openapi-types.d.ts' */
 
 /**
- * All operations, group by group in the order of the document's tags.
+ * All operations, group by group in the order of the document's tags. What browsers alone send is left out. A path that
+ * takes JSON-RPC requests is one operation for each method.
  * @param {OpenApiDocument} document
  * @returns {{ title: string, operations: Operation[] }[]}
  */
 export function groupOperations(document) {
   const operations = Object.entries(document.paths).flatMap(([path, byMethod]) =>
-    Object.entries(byMethod).map(([method, operation]) => ({
-      ...operation,
-      path,
-      method: operation['x-websocket'] ? 'WS' : method.toUpperCase(),
-    })),
+    Object.entries(byMethod)
+      .filter(([method]) => method !== 'options')
+      .flatMap(([method, operation]) => {
+        const isPrefixed = document.paths[`/v1${path}`]?.[method] !== undefined;
+        const shown = { ...operation, path, method: operation['x-websocket'] ? 'WS' : method.toUpperCase() };
+        return perVariant(document, { ...shown, ...(isPrefixed && { isRepeated: true }) });
+      }),
   );
   return document.tags.map(({ name, description }) => ({
     title: description,
     operations: operations.filter(({ tags }) => tags.includes(name)),
+  }));
+}
+
+/**
+ * @param {OpenApiDocument} document
+ * @param {Operation} operation
+ * @returns {Operation[]}
+ */
+function perVariant(document, operation) {
+  const [type = ''] = Object.keys(operation.requestBody?.content ?? {});
+  const variants = operation['x-websocket'] ? [] : variantsOf(document, messageSchema(operation));
+  if (variants.length === 0) return [operation];
+  return variants.map((schema) => ({
+    ...operation,
+    operationId: `${operation.operationId}/${schema.title}`,
+    variant: schema.title,
+    summary: schema.description ?? operation.summary,
+    requestBody: { content: { [type]: { schema } } },
   }));
 }
 
@@ -26,9 +47,9 @@ export function groupOperations(document) {
  * @param {string} words
  */
 export function matches(document, operation, words) {
-  const { method, path, summary } = operation;
+  const { method, path, summary, variant = '' } = operation;
   const variants = variantsOf(document, messageSchema(operation)).map(({ title }) => title);
-  const text = [method, path, summary, ...variants].join(' ').toLowerCase();
+  const text = [method, path, variant, summary, ...variants].join(' ').toLowerCase();
   return words
     .toLowerCase()
     .split(/\s+/)

@@ -27,16 +27,32 @@ const list = byId('operations', HTMLElement);
 const search = byId('search', HTMLInputElement);
 const token = byId('token', HTMLInputElement);
 const menu = byId('menu', HTMLButtonElement);
+const tokenToggle = byId('token-toggle', HTMLButtonElement);
+/** Shown until an operation is chosen; absent where the server has no other page. */
+const welcome = document.getElementById('welcome');
 
 /** @param {OpenApiDocument} api */
 function start(api) {
   document.title = api.info.title;
   byId('title', HTMLElement).textContent = api.info.title;
-  byId('version', HTMLElement).textContent = api.info.version;
+  const version = byId('version', HTMLElement);
+  version.textContent = [version.dataset.release, `contract ${api.info.version}`].filter(Boolean).join(' · ');
   const groups = groupOperations(api).map(({ title, operations }) => {
     const entries = operations.map((operation) => ({ operation, link: operationLink(operation) }));
-    const items = entries.map(({ link }) => element('li', {}, link));
-    return { entries, section: element('section', {}, element('h2', {}, title), element('ul', {}, ...items)) };
+    /** @param {boolean} isRepeated */
+    const items = (isRepeated) =>
+      entries
+        .filter(({ operation }) => (operation.isRepeated ?? false) === isRepeated)
+        .map(({ link }) => element('li', {}, link));
+    const repeated = element(
+      'details',
+      {},
+      element('summary', {}, 'The same without /v1'),
+      element('ul', {}, ...items(true)),
+    );
+    const section = element('section', {}, element('h2', {}, title), element('ul', {}, ...items(false)));
+    if (entries.some(({ operation }) => operation.isRepeated)) section.append(repeated);
+    return { entries, section, repeated };
   });
   const none = element('p', { class: 'hint', hidden: true }, 'Nothing found.');
   list.replaceChildren(...groups.map(({ section }) => section), none);
@@ -50,15 +66,19 @@ function start(api) {
     const chosen = asked ?? (shown === undefined ? all[0] : undefined);
     if (chosen === undefined) return;
     for (const { link } of all) link.ariaCurrent = link === chosen.link ? 'page' : null;
+    const folded = chosen.link.closest('details');
+    if (folded) folded.open = true;
     shown?.close();
     shown = createOperationView(api, chosen.operation, () => token.value.trim());
-    main.replaceChildren(shown.view);
+    main.replaceChildren(...(asked || !welcome ? [] : [welcome]), shown.view);
     showMenu(false);
     if (asked) shown.heading.focus();
   }
 
   function filter() {
-    for (const { entries, section } of groups) {
+    for (const { entries, section, repeated } of groups) {
+      repeated.open =
+        search.value !== '' || entries.some(({ operation, link }) => operation.isRepeated && link.ariaCurrent);
       for (const { operation, link } of entries) {
         const item = link.parentElement;
         if (item) item.hidden = !matches(api, operation, search.value);
@@ -75,8 +95,9 @@ function start(api) {
 }
 
 /** @param {Operation} operation */
-function operationLink({ operationId, method, path, summary }) {
-  const text = element('span', { class: 'address' }, element('code', {}, path), element('small', {}, summary));
+function operationLink({ operationId, method, path, variant, summary }) {
+  const name = element('code', {}, variant ?? path);
+  const text = element('span', { class: 'address' }, name, element('small', {}, summary));
   return element('a', { href: `#${encodeURIComponent(operationId)}` }, methodBadge(method), text);
 }
 
@@ -123,6 +144,7 @@ function createOperationView(api, operation, token) {
     methodBadge(operation.method),
     ' ',
     element('code', {}, operation.path),
+    ...(operation.variant === undefined ? [] : [' ', element('code', { class: 'variant' }, operation.variant)]),
   );
   const texts = [operation.summary, operation.description ?? '', isSocket ? NO_TOKEN_ON_SOCKETS : ''];
   const view = element(
@@ -167,7 +189,7 @@ function createOperationView(api, operation, token) {
     refresh();
   }
 
-  showShapes(variantsOf(api, messageSchema(operation))[0]?.title);
+  showShapes(operation.variant ?? variantsOf(api, messageSchema(operation))[0]?.title);
   return { view, heading, refresh, close: exchange.close };
 }
 
@@ -191,6 +213,11 @@ function commandPanel(command) {
   return element('section', { 'aria-label': 'The same as a curl command' }, head, command);
 }
 
+tokenToggle.addEventListener('click', () => {
+  const isOpen = tokenToggle.getAttribute('aria-expanded') !== 'true';
+  tokenToggle.setAttribute('aria-expanded', String(isOpen));
+  if (isOpen) token.focus();
+});
 menu.addEventListener('click', () => showMenu(menu.getAttribute('aria-expanded') !== 'true'));
 
 try {
