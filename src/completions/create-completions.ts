@@ -17,6 +17,7 @@ import { createIngress } from './ingress/create-ingress.ts';
 import { createGemini } from './ingress/gemini/create-gemini.ts';
 import { geminiErrorBody, speaksGemini } from './ingress/gemini/gemini-answer.ts';
 import { messagesErrorBody, speaksMessages } from './ingress/messages/messages-answer.ts';
+import { storedInResponses } from './ingress/responses/responses-request.ts';
 import type { KeyAccess } from './keys/key-access.ts';
 import type { OwnKeys } from './keys/key-register.ts';
 import { createUpstreamObjects } from './lanes/upstream-objects.ts';
@@ -27,6 +28,7 @@ import { createMediaHandler } from './operations/media-handler.ts';
 import type { MeterChat } from './operations/meter-chat.ts';
 import { createResponseCache } from './operations/response-cache.ts';
 import type { RunChat } from './operations/run-chat.ts';
+import { createStoredObjects } from './operations/stored-objects.ts';
 import { createTextHandler } from './operations/text-handler.ts';
 import { completionsRoutes } from './routes.ts';
 import type { TargetStatus } from './routing/target-board.ts';
@@ -106,13 +108,15 @@ export function createCompletions(options: CompletionsOptions): Completions {
   const { access } = metered;
 
   const embed = createEmbed({ pipeline, findApi, openOperation, send, strictParams, clock, makeId });
+  const objects = createUpstreamObjects({
+    store: createObjectStore(options.database),
+    clock,
+    onError: (error) => logger.error({ err: error }, 'whose stored responses these are was not noted'),
+  });
+  const allowsOrigin = (head: Pick<RequestHead, 'headers'>) => originAllowed(head, allowedOrigins);
   const ingress = {
     pipeline,
-    objects: createUpstreamObjects({
-      store: createObjectStore(options.database),
-      clock,
-      onError: (error) => logger.error({ err: error }, 'whose stored responses these are was not noted'),
-    }),
+    objects,
     strictParams,
     logger,
     clock,
@@ -130,7 +134,11 @@ export function createCompletions(options: CompletionsOptions): Completions {
     media: createMediaHandler({
       ...{ pipeline, findApi, send, clock, makeId },
       maxEventBytes: settings.max_event_bytes,
-      allowsOrigin: (head) => originAllowed(head, allowedOrigins),
+      allowsOrigin,
+    }),
+    stored: createStoredObjects({
+      ...{ pipeline, findApi, objects, send, storedInResponses, allowsOrigin, clock, makeId },
+      filesApi: settings.files_api,
     }),
     bodyLimit: settings.max_request_bytes,
     register: metered.register,
@@ -154,7 +162,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
       errorSchema: ApiError,
       errorBody,
       errorHeaders,
-      crossOrigin: { allows: (head) => originAllowed(head, allowedOrigins) },
+      crossOrigin: { allows: allowsOrigin },
       isOpen: access.isOpen,
       credentialSetting: 'COMPLETIONS_MASTER_KEY',
     },

@@ -38,6 +38,10 @@ export const completionsErrors = {
     message: 'The catalogue of models is not valid: {reason}. It has the form of https://models.dev/api.json.',
   },
   CATALOG_UNREACHABLE: { status: 502, message: 'The catalogue of models could not be read: {reason}' },
+  TOO_MANY_STORED: {
+    status: 400,
+    message: 'You have {limit} objects of the kind "{kind}" stored: delete some of them.',
+  },
   NOTHING_STORED: {
     status: 400,
     message:

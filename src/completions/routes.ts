@@ -2,6 +2,7 @@ import { type Call, type Route, defineRoute as row } from '../platform/http/surf
 import { createModelViews, type Models } from './apis/models.ts';
 import { mediaOperations as media } from './contract/media.ts';
 import { completionsOperations as op } from './contract/operations.ts';
+import { storedOperations as kept } from './contract/stored-objects.ts';
 import type { createIngress } from './ingress/create-ingress.ts';
 import type { createGemini } from './ingress/gemini/create-gemini.ts';
 import type { KeyHolder } from './keys/admission.ts';
@@ -10,6 +11,7 @@ import type { MeteredKeys } from './metered-keys.ts';
 import type { PathFamily } from './operations/chat-handler.ts';
 import type { createMediaHandler } from './operations/media-handler.ts';
 import { mediaKinds as kinds } from './operations/media-requests.ts';
+import type { createStoredObjects } from './operations/stored-objects.ts';
 import { createTargetView, type TargetViewOptions } from './routing/target-board.ts';
 
 type Handler = (call: Call<KeyHolder, Buffer>) => Promise<unknown>;
@@ -20,6 +22,7 @@ export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'r
   readonly text: (family: PathFamily) => Handler;
   readonly embeddings: Handler;
   readonly media: ReturnType<typeof createMediaHandler>;
+  readonly stored: ReturnType<typeof createStoredObjects>;
   readonly ingress: ReturnType<typeof createIngress>;
   readonly gemini: ReturnType<typeof createGemini>;
   /** The largest body of a call to a model: attachments travel inline in messages. */
@@ -38,6 +41,7 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
     text,
     embeddings,
     media: run,
+    stored,
     ingress,
     gemini,
     register,
@@ -88,6 +92,15 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
     row('POST /v1/audio/translations', withKey, media.translate, run(kinds.translate)),
     row('POST /v1/moderations', withKey, media.moderate, run(kinds.moderate)),
     row('POST /v1/rerank', withKey, media.rerank, run(kinds.rerank)),
+    row('POST /v1/files', withKey, kept.uploadFile, stored.uploadFile),
+    row('GET /v1/files', withKey, kept.listFiles, stored.listFiles),
+    row('GET /v1/files/:id', withKey, kept.showFile, stored.showFile),
+    row('DELETE /v1/files/:id', withKey, kept.deleteFile, stored.deleteFile),
+    row('GET /v1/files/:id/content', withKey, kept.readFile, stored.readFile),
+    row('POST /v1/batches', withKey, kept.createBatch, stored.createBatch),
+    row('GET /v1/batches', withKey, kept.listBatches, stored.listBatches),
+    row('GET /v1/batches/:id', withKey, kept.showBatch, stored.showBatch),
+    row('POST /v1/batches/:id/cancel', withKey, kept.cancelBatch, stored.cancelBatch),
     row('POST /v1/responses', withKey, op.createResponse, ingress.createResponse),
     row('POST /v1/messages', withKey, op.createMessage, ingress.createMessage),
     row('POST /v1/messages/count_tokens', withKey, op.countTokens, ingress.countTokens),

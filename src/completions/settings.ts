@@ -275,6 +275,13 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     description:
       'Which API is meant by a name without one, such as `gpt-4o`, when several configured APIs have that model: the first of this list. Empty: such a name is refused.',
   }),
+  files_api: setting.text({
+    default: '',
+    pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+    expects: 'the id of an API',
+    description:
+      'Where files go that are uploaded without the header `x-model-api`. Empty: to `openai` where it can be called, else to the demo API.',
+  }),
   catalog_url: setting.url({
     default: '',
     schemes: ['https', 'http'],

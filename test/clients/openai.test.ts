@@ -176,3 +176,26 @@ test('the openai package draws, speaks, hears and judges', async () => {
   assert.equal(judged.results[0]?.flagged, false);
   await assert.rejects(client.images.generate({ model: 'demo/echo', prompt: 'A bridge' }), OpenAI.BadRequestError);
 });
+
+test('the openai package stores, lists, reads and deletes files, and runs a batch', async () => {
+  const request = { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] };
+  const line = { custom_id: 'one', method: 'POST', url: '/v1/chat/completions', body: request };
+  const file = await OpenAI.toFile(Buffer.from(JSON.stringify(line)), 'lines.jsonl');
+  const stored = await client.files.create({ file, purpose: 'batch' });
+  assert.equal(stored.purpose, 'batch');
+  const endpoint = '/v1/chat/completions';
+  const batch = await client.batches.create({ input_file_id: stored.id, endpoint, completion_window: '24h' });
+  const { status, output_file_id: output } = await client.batches.retrieve(batch.id);
+  assert.equal(status, 'completed');
+  const results = await (await client.files.content(output ?? '')).text();
+  const [result] = results.split('\n').map((each) => JSON.parse(each));
+  assert.equal(result.response.body.choices[0].message.content, 'Hello');
+  const ids: string[] = [];
+  for await (const { id } of client.files.list({ limit: 1 })) ids.push(id);
+  assert.deepEqual(ids.sort(), [stored.id, output].sort());
+  const batches: string[] = [];
+  for await (const { id } of client.batches.list()) batches.push(id);
+  assert.deepEqual(batches, [batch.id]);
+  assert.equal((await client.files.delete(stored.id)).deleted, true);
+  await assert.rejects(client.files.retrieve(stored.id), OpenAI.BadRequestError);
+});

@@ -4,6 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Scope } from './running-program.ts';
 
 export interface SeenRequest {
+  readonly method: string;
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly text: string;
@@ -35,7 +36,14 @@ export async function startScriptedUpstream(scope: Scope, ...behaviours: Behavio
     for await (const chunk of request) chunks.push(chunk);
     const text = Buffer.concat(chunks).toString('utf8');
     const closed = once(response, 'close').then(() => undefined);
-    const seen = { path: request.url ?? '', headers: request.headers, text, json: parse(text), closed };
+    const seen = {
+      method: request.method ?? '',
+      path: request.url ?? '',
+      headers: request.headers,
+      text,
+      json: parse(text),
+      closed,
+    };
     requests.push(seen);
     const behaviour = line.length > 1 ? line.shift() : line[0];
     response.on('error', () => undefined);

@@ -21,7 +21,7 @@ export interface IngressCallOptions {
   readonly pipeline: Pick<ChatPipeline, 'admit' | 'openForeign'>;
   /** The setting; a caller may choose otherwise by header (contract/completions 2). */
   readonly strictParams: () => boolean;
-  readonly objects: UpstreamObjects;
+  readonly objects: Pick<UpstreamObjects, 'keep' | 'refusalOf'>;
   readonly clock: Clock;
   readonly logger: Logger;
 }

@@ -38,6 +38,8 @@ interface AdmissionRequest {
   readonly estimatedCostNano: number;
   /** False when every model that may answer is known to be free: only then a budget of 0 admits the call. */
   readonly mayCost: boolean;
+  /** The call deals with what the caller has paid for before, such as the results of a batch: budgets do not refuse it. */
+  readonly isPaid?: boolean;
   /** Ended when the owner of the key is paused while the call runs. */
   readonly call?: RunningCall;
 }
@@ -60,7 +62,9 @@ export type CallOperation =
   | 'speech'
   | 'transcription'
   | 'moderation'
-  | 'rerank';
+  | 'rerank'
+  | 'file'
+  | 'batch';
 
 /** How a call ended, for metering (contract/completions 6). */
 export interface CallOutcome {

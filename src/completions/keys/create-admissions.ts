@@ -143,13 +143,14 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
   }
 
   return {
-    admit(holder, { estimatedTokens, estimatedCostNano, mayCost, call: runningCall }) {
+    admit(holder, { estimatedTokens, estimatedCostNano, mayCost, isPaid = false, call: runningCall }) {
       const { buckets, person } = holder;
       if (person !== undefined && person.state !== 'active') throw new AppError('INVALID_API_KEY');
       const counted = buckets.length === 0 ? buckets : checkParallel(buckets);
       const rates = buckets.length === 0 ? NO_RATES : buckets.flatMap((bucket) => ratesOf(bucket) ?? []);
       for (const rate of rates) rate.check(estimatedTokens);
-      const reservations = buckets.length === 0 ? NO_RESERVATIONS : reserveAll(buckets, estimatedCostNano, mayCost);
+      const reservations =
+        buckets.length === 0 || isPaid ? NO_RESERVATIONS : reserveAll(buckets, estimatedCostNano, mayCost);
       // Nothing was awaited since the checks: no other call can have come between.
       const taken = rates.map((rate) => rate.take(estimatedTokens));
       countParallel(counted, 1);
@@ -167,7 +168,9 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
           forget();
           countParallel(counted, -1);
           const call = priceCall(holder, outcome, priceOf);
-          for (const each of taken) each.settle(call.promptTokens + call.completionTokens);
+          // The tokens of a batch are used over hours, not in this minute.
+          const tokens = outcome.operation === 'batch' ? 0 : call.promptTokens + call.completionTokens;
+          for (const each of taken) each.settle(tokens);
           for (const reservation of reservations) reservation.settle(call.costNano);
           const isCharged = call.costNano > 0 && buckets.length > 0;
           tell(isCharged ? { ...call, charges: chargesOf(holder, clock.now()) } : call);

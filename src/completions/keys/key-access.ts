@@ -259,6 +259,10 @@ function keyOf(head: RequestHead): string {
   }
   const bearer = bearerToken(head);
   if (bearer !== '') return bearer;
-  const own = isGemini ? headers['x-goog-api-key'] : path.startsWith('/v1/messages') ? headers['x-api-key'] : '';
+  const own = isGemini
+    ? headers['x-goog-api-key']
+    : /^\/v1\/(?:messages|files)(?:\/|$)/.test(path)
+      ? headers['x-api-key']
+      : '';
   return typeof own === 'string' ? own : '';
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { KeyHolder } from '../keys/admission.ts';
+import type { UpstreamObjectRow } from '../storage/completions-schema.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 
 /** Something stored at a model API that a request names. */
@@ -19,12 +20,37 @@ export interface UpstreamObjects {
   keep(ids: readonly string[], holder: Owned, api: string): void;
   /** Returns what refuses a request on an API: undefined where every object that the request names is the caller's and is there. */
   refusalOf(references: readonly Reference[], holder: Owned): Promise<(api: string) => AppError | undefined>;
+  /** Throws TOO_MANY_STORED when the caller has as many of a kind as one may have. */
+  checkRoom(kind: StoredKind, holder: Owned): Promise<void>;
+  /** Stores whose a file or a batch is, before the caller gets its id. */
+  add(objects: readonly StoredObject[], holder: Owned): Promise<void>;
+  /** Throws NOTHING_STORED, which names the field, for anything that is not the caller's. */
+  find(id: string, kind: StoredKind, holder: Owned, field: string): Promise<StoredObject>;
+  /** The latest first. */
+  list(kind: StoredKind, holder: Owned, page: { after?: string | undefined; limit: number }): Promise<StoredPage>;
+  forget(id: string, holder: Owned): Promise<void>;
+}
+
+export type StoredKind = 'file' | 'batch';
+
+/** A file or a batch that a model API keeps until it is deleted. */
+export interface StoredObject {
+  readonly id: string;
+  readonly kind: StoredKind;
+  /** The API, or the account of one of its keys (`placeOf`). */
+  readonly place: string;
+  readonly detail: string;
+}
+
+interface StoredPage {
+  readonly objects: readonly StoredObject[];
+  readonly hasMore: boolean;
 }
 
 type Owned = Pick<KeyHolder, 'id' | 'owner'>;
 
 export interface UpstreamObjectsOptions {
-  readonly store: Pick<ObjectStore, 'add' | 'apiOf'>;
+  readonly store: Omit<ObjectStore, 'removeBefore' | 'removeOf'>;
   readonly clock: Pick<Clock, 'now'>;
   onError(error: unknown): void;
 }
@@ -35,6 +61,8 @@ const MAX_ID_LENGTH = 256;
 /** Rows that wait to be stored; more than this only when the database stands still. */
 const MAX_WAITING = 20_000;
 const MAX_REFERENCES = 1000;
+/** Files, and batches, that one owner may have at the same time. */
+const MAX_STORED = 10_000;
 
 export function createUpstreamObjects({ store, clock, onError }: UpstreamObjectsOptions): UpstreamObjects {
   const waiting = new Map<string, { readonly owner: string; readonly api: string }>();
@@ -53,7 +81,7 @@ export function createUpstreamObjects({ store, clock, onError }: UpstreamObjects
       for (const id of fresh) waiting.set(id, { owner, api });
       const created_at = clock.now();
       store
-        .add(fresh.map((id) => ({ id, api, owner, created_at })))
+        .add(fresh.map((id) => ({ id, api, owner, created_at, kind: '', detail: '' })))
         .catch(onError)
         .finally(() => {
           for (const id of fresh) waiting.delete(id);
@@ -69,7 +97,34 @@ export function createUpstreamObjects({ store, clock, onError }: UpstreamObjects
         return lost === undefined ? undefined : notStored(lost);
       };
     },
+    async checkRoom(kind, holder) {
+      if ((await store.count(ownerOf(holder), kind)) >= MAX_STORED) {
+        throw new AppError('TOO_MANY_STORED', { kind, limit: MAX_STORED });
+      }
+    },
+    async add(objects, holder) {
+      const owner = ownerOf(holder);
+      const created_at = clock.now();
+      await store.add(objects.map(({ place, ...object }) => ({ ...object, api: place, owner, created_at })));
+    },
+    async find(id, kind, holder, field) {
+      const row = id.length > MAX_ID_LENGTH ? undefined : await store.find(id, ownerOf(holder));
+      if (row?.kind !== kind) throw notStored({ id, path: `/${field}` });
+      return storedObject(row);
+    },
+    async list(kind, holder, { after, limit }) {
+      const owner = ownerOf(holder);
+      const from = after === undefined ? undefined : await store.find(after, owner);
+      if (after !== undefined && from === undefined) throw notStored({ id: after, path: '/after' });
+      const rows = await store.list({ owner, kind, after: from, limit: limit + 1 });
+      return { objects: rows.slice(0, limit).map(storedObject), hasMore: rows.length > limit };
+    },
+    forget: (id, holder) => store.remove(id, ownerOf(holder)),
   };
+}
+
+function storedObject({ id, kind, api, detail }: UpstreamObjectRow): StoredObject {
+  return { id, kind: kind as StoredKind, place: api, detail };
 }
 
 function ownerOf({ owner, id }: Owned): string {

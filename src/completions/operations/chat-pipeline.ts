@@ -39,6 +39,16 @@ export interface IncomingCall {
   readonly timeoutMs?: number | undefined;
   /** Models to try when the one that was asked for fails; before those of an alias. */
   readonly fallbacks?: readonly string[] | undefined;
+  /** The call deals with an object of the caller's own, which needs neither the right to a model nor a budget. */
+  readonly ofOwn?: boolean;
+}
+
+/** What a call may take, before it is made. */
+export interface CallEstimate {
+  readonly prompt: number;
+  readonly answer: number;
+  /** The tokens count for budgets, at the price of a batch, and not for limits by the minute. */
+  readonly batch?: boolean;
 }
 
 /** A call that was let in. */
@@ -52,7 +62,9 @@ export interface AdmittedCall extends IncomingCall {
 /** The path of any request: resolve, admit, attempt; then the answer is relayed, and the call settled. */
 export interface ChatPipeline {
   /** Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. */
-  admit(call: IncomingCall, model: string, estimate: { prompt: number; answer: number }): AdmittedCall;
+  admit(call: IncomingCall, model: string, estimate: CallEstimate): AdmittedCall;
+  /** The plan of a model that the caller may use; throws as `admit` does. */
+  planFor(holder: KeyHolder, model: string): ModelPlan;
   admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall;
   /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
@@ -103,9 +115,9 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   const makeAnswerId = createCallIds('chatcmpl-', makeId, clock);
 
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
-  function estimateCost(plan: ModelPlan, holder: KeyHolder, prompt: number, completion: number): number {
+  function estimateCost(plan: ModelPlan, holder: KeyHolder, { prompt, answer, batch = false }: CallEstimate): number {
     if (!holder.buckets.some(({ limits }) => limits.budget !== undefined)) return 0;
-    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion }));
+    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion: answer, batch }));
     return Math.max(0, ...costs);
   }
 
@@ -166,17 +178,20 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   }
 
   const pipeline: ChatPipeline = {
-    admit(call, model, { prompt, answer }) {
-      const { holder, requestId, operation } = call;
-      const plan = withFallbacks(resolveFor(holder, model), call);
+    planFor: resolveFor,
+    admit(call, model, estimate) {
+      const { holder, requestId, operation, ofOwn = false } = call;
+      const { prompt, answer } = estimate;
+      const plan = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
       const admission: Admission = admissions.admit(holder, {
-        estimatedTokens: prompt + answer,
-        estimatedCostNano: estimateCost(plan, holder, prompt, answer),
+        estimatedTokens: estimate.batch === true ? 0 : prompt + answer,
+        estimatedCostNano: estimateCost(plan, holder, estimate),
         mayCost: mayCost(plan, holder),
+        isPaid: ofOwn,
         call: call.presence,
       });
       const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
-      return { ...call, plan, promptTokens: prompt, tokens: prompt + answer, record };
+      return { ...call, plan, promptTokens: prompt, tokens: estimate.batch === true ? 0 : prompt + answer, record };
     },
     admitChat(call, request) {
       refuseStoredFiles(request.messages);

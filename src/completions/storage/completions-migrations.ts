@@ -112,6 +112,19 @@ export const completionsMigrations: readonly Migration[] = [
         .addColumn('body', 'text', (column) => column.notNull()),
     ],
   },
+  {
+    // Files and batches of callers, which they list.
+    id: '0012-stored-files',
+    statements: ({ schema }) => [
+      ...['kind', 'detail'].map((name) =>
+        schema.alterTable('upstream_objects').addColumn(name, 'text', (column) => column.notNull().defaultTo('')),
+      ),
+      schema
+        .createIndex('upstream_objects_listed')
+        .on('upstream_objects')
+        .columns(['owner', 'kind', 'created_at', 'id']),
+    ],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

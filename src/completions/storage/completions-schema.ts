@@ -136,10 +136,15 @@ export interface UsageFlushRow {
 export interface UpstreamObjectRow {
   /** The API's own id: `resp_...`, `container_...`. */
   readonly id: string;
+  /** `<api>`, or `<api>#<key>` for the account of one key of a pool. */
   readonly api: string;
   /** A user, or a key that belongs to nobody. */
   readonly owner: string;
   readonly created_at: number;
+  /** `file` or `batch`, which stay until they are deleted. Empty: a response, an item, a container. */
+  readonly kind: string;
+  /** JSON: what the lines of a file for a batch ask for. Empty for anything else. */
+  readonly detail: string;
 }
 
 /** An update of the catalogue of models that was valid when it was stored. */

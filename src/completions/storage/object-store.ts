@@ -7,9 +7,22 @@ export interface ObjectStore {
   add(objects: readonly UpstreamObjectRow[]): Promise<void>;
   /** The API that keeps an object of this owner; undefined when it is not theirs. */
   apiOf(id: string, owner: string): Promise<string | undefined>;
-  /** Removes rows older than a moment, at most `limit` of them; returns how many. */
+  /** An object of this owner, wherever it is kept. */
+  find(id: string, owner: string): Promise<UpstreamObjectRow | undefined>;
+  /** Objects of one kind of this owner, the latest first, beginning after one of them. */
+  list(query: ObjectQuery): Promise<readonly UpstreamObjectRow[]>;
+  count(owner: string, kind: string): Promise<number>;
+  remove(id: string, owner: string): Promise<void>;
+  /** Removes rows without a kind that are older than a moment, at most `limit` of them; returns how many. */
   removeBefore(time: number, limit: number): Promise<number>;
   removeOf(owner: string): Promise<void>;
+}
+
+export interface ObjectQuery {
+  readonly owner: string;
+  readonly kind: string;
+  readonly after?: Pick<UpstreamObjectRow, 'id' | 'created_at'> | undefined;
+  readonly limit: number;
 }
 
 export function createObjectStore(database: Database<CompletionsSchema>): ObjectStore {
@@ -17,7 +30,14 @@ export function createObjectStore(database: Database<CompletionsSchema>): Object
   const addOne = database.statement((builder, given: UpstreamObjectRow) =>
     builder
       .insertInto('upstream_objects')
-      .values({ id: given.id, api: given.api, owner: given.owner, created_at: given.created_at })
+      .values({
+        id: given.id,
+        api: given.api,
+        owner: given.owner,
+        created_at: given.created_at,
+        kind: given.kind,
+        detail: given.detail,
+      })
       .onConflict((conflict) => conflict.doNothing()),
   );
   const apiOf = database.statement((builder, given: { id: string; owner: string }) =>
@@ -31,6 +51,44 @@ export function createObjectStore(database: Database<CompletionsSchema>): Object
       const [row] = await database.readKeyed(apiOf({ id, owner }));
       return row?.api;
     },
+    async find(id, owner) {
+      const [row] = await database.readKeyed(
+        query
+          .selectFrom('upstream_objects')
+          .selectAll()
+          .where('id', '=', id)
+          .where('owner', '=', owner)
+          .limit(1)
+          .compile(),
+      );
+      return row;
+    },
+    list({ owner, kind, after, limit }) {
+      let found = query.selectFrom('upstream_objects').selectAll().where('owner', '=', owner).where('kind', '=', kind);
+      if (after !== undefined) {
+        const { created_at: at, id } = after;
+        found = found.where(({ or, and, eb }) =>
+          or([eb('created_at', '<', at), and([eb('created_at', '=', at), eb('id', '<', id)])]),
+        );
+      }
+      return database.readKeyed(found.orderBy('created_at', 'desc').orderBy('id', 'desc').limit(limit).compile());
+    },
+    async count(owner, kind) {
+      const [row] = await database.read(
+        query
+          .selectFrom('upstream_objects')
+          .select(({ fn }) => fn.countAll<number>().as('count'))
+          .where('owner', '=', owner)
+          .where('kind', '=', kind)
+          .compile(),
+      );
+      return Number(row?.count ?? 0);
+    },
+    async remove(id, owner) {
+      await database.write([
+        query.deleteFrom('upstream_objects').where('id', '=', id).where('owner', '=', owner).compile(),
+      ]);
+    },
     async removeBefore(time, limit) {
       const [removed] = await database.write([
         query
@@ -43,6 +101,7 @@ export function createObjectStore(database: Database<CompletionsSchema>): Object
                 .selectFrom('upstream_objects')
                 .select(['id', 'api'])
                 .where('created_at', '<', time)
+                .where('kind', '=', '')
                 .limit(limit)
                 .$asTuple('id', 'api'),
             ),

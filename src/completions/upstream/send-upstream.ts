@@ -9,6 +9,7 @@ import {
   type ExchangeListener,
   startExchange,
   type UpstreamBody,
+  type UpstreamMethod,
 } from './upstream-exchange.ts';
 import type { UpstreamPool, UpstreamPools } from './upstream-pools.ts';
 
@@ -19,6 +20,8 @@ export interface OutgoingCall {
     readonly path: string;
     readonly headers: Readonly<Record<string, string>>;
     readonly body: UpstreamBody;
+    /** Absent: POST. */
+    readonly method?: UpstreamMethod;
     /** Absent: JSON. */
     readonly contentType?: string;
     /** Absent: JSON, or events for a stream. */
@@ -90,7 +93,13 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const ready =
       (opened: UpstreamPool, allowed: Readonly<Record<string, string>>): StartExchange =>
       (listener) => {
-        const call = { host, path, headers: allowed, body: encoded.body };
+        const call = {
+          host,
+          path,
+          headers: allowed,
+          body: encoded.body,
+          ...(encoded.method && { method: encoded.method }),
+        };
         return startExchange({ pool: opened, call, times, clock, alarms, listener });
       };
     // Only the first call of all, signatures and access tokens take time.

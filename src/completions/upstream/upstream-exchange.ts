@@ -13,9 +13,14 @@ export interface UpstreamCall {
   /** For messages about failures of the connection. */
   readonly host: string;
   readonly path: string;
+  /** Absent: POST. */
+  readonly method?: UpstreamMethod;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: UpstreamBody;
 }
+
+/** GET and DELETE go without a body. */
+export type UpstreamMethod = 'GET' | 'POST' | 'DELETE';
 
 /** How long the parts of an answer may take; `deadline` is a moment of the monotonic clock. */
 export interface ExchangeTimes {
@@ -121,7 +126,7 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
   afterReads(() => {
     if (over) return;
     try {
-      pool.dispatch({ method: 'POST', path: call.path, ...outgoing(call) }, handler);
+      pool.dispatch({ method: call.method ?? 'POST', path: call.path, ...outgoing(call) }, handler);
     } catch (error) {
       fail(upstreamError('the request could not be sent', error));
     }
@@ -149,7 +154,8 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
 const MAX_JOINED_BYTES = 256 * 1024;
 
 /** A large body is sent in its parts, so that no copy of it is made. */
-function outgoing({ headers, body }: UpstreamCall): Pick<Dispatcher.DispatchOptions, 'headers' | 'body'> {
+function outgoing({ method, headers, body }: UpstreamCall): Pick<Dispatcher.DispatchOptions, 'headers' | 'body'> {
+  if (method === 'GET' || method === 'DELETE') return { headers };
   if (typeof body === 'string') return { headers, body };
   const length = body.reduce((sum, part) => sum + part.length, 0);
   if (length <= MAX_JOINED_BYTES) return { headers, body: Buffer.concat(body, length) };

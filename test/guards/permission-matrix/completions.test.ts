@@ -142,6 +142,16 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
   'POST /v1/audio/translations': MODEL,
   'POST /v1/moderations': MODEL,
   'POST /v1/rerank': MODEL,
+  // A file that is not for a batch needs the right to `<api>/files`.
+  'POST /v1/files': ANTHROPIC(MODEL),
+  'GET /v1/files': ANTHROPIC(WITH_KEY),
+  'GET /v1/files/:id': ANTHROPIC(WITH_KEY),
+  'DELETE /v1/files/:id': ANTHROPIC(WITH_KEY),
+  'GET /v1/files/:id/content': ANTHROPIC(WITH_KEY),
+  'POST /v1/batches': WITH_KEY,
+  'GET /v1/batches': WITH_KEY,
+  'GET /v1/batches/:id': WITH_KEY,
+  'POST /v1/batches/:id/cancel': WITH_KEY,
   'POST /v1/responses': MODEL,
   'POST /v1/messages': ANTHROPIC(MODEL),
   // Counts without asking a model.
@@ -181,7 +191,7 @@ const BODY = {
 };
 
 /** Rows that take a file. */
-const FORMS = /\/(?:edits|transcriptions|translations)$/;
+const FORMS = /\/(?:edits|transcriptions|translations|files)$/;
 
 function formOf(): FormData {
   const form = new FormData();
@@ -193,6 +203,7 @@ function formOf(): FormData {
 function bodyOf(path: string): object {
   if (path.endsWith('/keys') || path.endsWith('/keys/:id')) return { name: 'made' };
   if (path.endsWith('/rotate')) return {};
+  if (path.endsWith('/batches')) return { input_file_id: 'none', endpoint: 'none', completion_window: '24h' };
   return (path.endsWith('/completions') && !path.includes('chat')) || path.endsWith('/generations')
     ? { ...BODY, prompt: 'Hello' }
     : BODY;
@@ -211,7 +222,7 @@ async function ask(name: string, caller: Caller): Promise<string> {
   });
   const text = await response.text();
   // Whoever may revoke a key is told that this one does not exist.
-  if (response.ok || text.includes('"key_not_found"') || text.includes('"call_not_found"')) return 'served';
+  if (response.ok || /"(?:key_not_found|call_not_found|nothing_stored)"/.test(text)) return 'served';
   const { error } = JSON.parse(text) as { error: { code?: string; type: string; details?: { reason: string }[] } };
   // Google's shape has the code among the details.
   const [detail] = error.details ?? [];

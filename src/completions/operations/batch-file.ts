@@ -1,0 +1,168 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { parseRequest } from '../../platform/json/parse-json.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
+import type { ChatRequest } from '../contract/chat.ts';
+import type { ResponsesRequest } from '../contract/responses.ts';
+import { refuseStoredFiles } from '../dialects/conversation.ts';
+import { asObject, type JsonObject } from '../dialects/json-value.ts';
+import { notStored, type Reference } from '../lanes/upstream-objects.ts';
+import { estimateTokensIn, expectedAnswerTokens } from '../relay/token-usage.ts';
+
+/** What all lines of a file for a batch ask for together. It is stored with the file, and charged with the batch. */
+export interface BatchPlan {
+  /** As the caller named it. */
+  readonly model: string;
+  readonly upstreamModel: string;
+  /** `/v1/chat/completions`, ... */
+  readonly endpoint: string;
+  readonly lines: number;
+  readonly promptTokens: number;
+  readonly answerTokens: number;
+}
+
+/** What a request of the Responses API names that the API keeps. */
+export type StoredInResponses = (request: ResponsesRequest) => readonly Reference[];
+
+export interface BatchFile {
+  readonly plan: BatchPlan;
+  /** The file with the model API's own name of the model. */
+  readonly bytes: Buffer;
+}
+
+/** OpenAI takes no more. */
+const MAX_LINES = 50_000;
+/** So much is read before other requests get their turn. */
+const BYTES_PER_TURN = 256 * 1024;
+const LINE_FEED = 0x0a;
+const WRITES_ANSWERS = new Set(['/v1/chat/completions', '/v1/responses', '/v1/completions']);
+const ENDPOINTS: readonly string[] = [...WRITES_ANSWERS, '/v1/embeddings', '/v1/moderations'];
+
+/**
+ * Reads a file for a batch: one request in each line, all for one model. The caller must be allowed to use the model, and a line may
+ * name nothing that a model API stores.
+ */
+export async function readBatchFile(
+  file: Buffer,
+  storedInResponses: StoredInResponses,
+  upstreamModelOf: (model: string) => string,
+): Promise<BatchFile> {
+  const written: string[] = [];
+  let plan: BatchPlan | undefined;
+  let number = 0;
+  let readInTurn = 0;
+  for (let start = 0; start < file.length; ) {
+    const found = file.indexOf(LINE_FEED, start);
+    const end = found === -1 ? file.length : found;
+    const bytes = file.subarray(start, end);
+    start = end + 1;
+    number += 1;
+    if (isBlank(bytes)) continue;
+    if (written.length >= MAX_LINES) throw refused(number, `a batch has at most ${MAX_LINES} lines`);
+    const line = readLine(bytes, number, storedInResponses);
+    plan ??= {
+      ...lineHead(line),
+      upstreamModel: upstreamModelOf(line.model),
+      lines: 0,
+      promptTokens: 0,
+      answerTokens: 0,
+    };
+    if (line.model !== plan.model)
+      throw refused(number, `all lines must name one model; the first names "${plan.model}"`);
+    if (line.endpoint !== plan.endpoint) {
+      throw refused(number, `all lines must have one url; the first has "${plan.endpoint}"`);
+    }
+    const { request } = line;
+    plan = {
+      ...plan,
+      lines: plan.lines + 1,
+      promptTokens: plan.promptTokens + estimateTokensIn(request),
+      answerTokens: plan.answerTokens + (WRITES_ANSWERS.has(line.endpoint) ? answerTokensOf(request) : 0),
+    };
+    written.push(JSON.stringify({ ...line.whole, body: { ...request, model: plan.upstreamModel } }));
+    readInTurn += bytes.length;
+    if (readInTurn < BYTES_PER_TURN) continue;
+    readInTurn = 0;
+    await afterOthers();
+  }
+  if (plan === undefined) throw refused(1, 'the file has no line');
+  return { plan, bytes: Buffer.from(`${written.join('\n')}\n`) };
+}
+
+interface BatchLine {
+  readonly whole: JsonObject;
+  readonly request: JsonObject;
+  readonly model: string;
+  readonly endpoint: string;
+}
+
+function lineHead({ model, endpoint }: BatchLine): Pick<BatchPlan, 'model' | 'endpoint'> {
+  return { model, endpoint };
+}
+
+function readLine(bytes: Buffer, number: number, storedInResponses: StoredInResponses): BatchLine {
+  const whole = asObject(parseLine(bytes, number));
+  const request = asObject(whole?.body);
+  if (whole === undefined || request === undefined) throw refused(number, 'it is not an object with a body');
+  const { url } = whole;
+  const { model } = request;
+  if (typeof url !== 'string' || !ENDPOINTS.includes(url)) {
+    throw refused(number, `its url must be one of ${ENDPOINTS.join(', ')}`);
+  }
+  if (typeof model !== 'string' || model === '') throw refused(number, 'its body names no model');
+  refuseStored(url, request, number, storedInResponses);
+  return { whole, request, model, endpoint: url };
+}
+
+function parseLine(bytes: Buffer, number: number): unknown {
+  try {
+    return parseRequest(bytes);
+  } catch (error) {
+    throw error instanceof AppError ? refused(number, 'it is not valid JSON') : error;
+  }
+}
+
+/** No object of the caller can be checked for each of thousands of lines, so lines name none. */
+function refuseStored(url: string, request: JsonObject, number: number, storedInResponses: StoredInResponses): void {
+  if (url === '/v1/chat/completions') {
+    const { messages } = request;
+    if (!Array.isArray(messages) || !messages.every((message) => asObject(message) !== undefined)) {
+      throw refused(number, 'its body has no messages');
+    }
+    if (!messages.every(({ content }) => isContent(content))) {
+      throw refused(number, 'the content of a message is neither text nor a list of parts');
+    }
+    refuseStoredFiles(messages as ChatRequest['messages']);
+  } else if (url === '/v1/responses') {
+    const { input = '', tools = [] } = request;
+    const items = typeof input === 'string' ? [] : input;
+    if (!isListOfObjects(items) || !isListOfObjects(tools))
+      throw refused(number, 'its body has no valid input or tools');
+    const [stored] = storedInResponses({ ...request, input, tools } as unknown as ResponsesRequest);
+    if (stored !== undefined) throw notStored(stored);
+  }
+}
+
+function isContent(content: unknown): boolean {
+  return content === undefined || content === null || typeof content === 'string' || isListOfObjects(content);
+}
+
+function isListOfObjects(value: unknown): boolean {
+  return Array.isArray(value) && value.every((item) => asObject(item) !== undefined);
+}
+
+function answerTokensOf(request: JsonObject): number {
+  const { max_completion_tokens: most, max_output_tokens: output, max_tokens: older, n } = request;
+  const [limit] = [most, output, older].filter((value) => typeof value === 'number');
+  return expectedAnswerTokens({
+    ...(typeof limit === 'number' && limit > 0 && { max_tokens: limit }),
+    ...(typeof n === 'number' && n > 0 && { n }),
+  });
+}
+
+function isBlank(bytes: Buffer): boolean {
+  return bytes.length < 2 && bytes.toString('latin1').trim() === '';
+}
+
+function refused(line: number, reason: string): AppError {
+  return new AppError('INVALID_PARAMETER', { message: `Line ${line} of the file: ${reason}.`, param: 'file' });
+}

@@ -1,0 +1,366 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import { refuseOrigin } from '../../platform/http/cross-origin.ts';
+import { MIN_LARGE_BODY } from '../../platform/http/request-body.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import { afterOthers } from '../../platform/queue/after-reads.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import { createDemoStore, MAX_DEMO_FILE_BYTES } from '../apis/demo-store.ts';
+import type { FindApi } from '../apis/model-api.ts';
+import type { BatchRequest, ListQuery } from '../contract/stored-objects.ts';
+import { failureInBody } from '../dialects/failure.ts';
+import { asWords, type JsonObject, parseEvent } from '../dialects/json-value.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { messagesLane, passedHeaders } from '../lanes/request-lanes.ts';
+import type { StoredKind, StoredObject, UpstreamObjects } from '../lanes/upstream-objects.ts';
+import { openAnswer } from '../relay/open-answer.ts';
+import { openStream } from '../relay/open-stream.ts';
+import { relayStream, sendJson } from '../relay/relay-stream.ts';
+import { estimatedUsage } from '../relay/token-usage.ts';
+import type { Attempt } from '../routing/attempt-call.ts';
+import { watchCaller } from '../routing/call-record.ts';
+import { DEMO_API, placeOf } from '../routing/model-plan.ts';
+import { upstreamError } from '../routing/upstream-failure.ts';
+import type { SendUpstream } from '../upstream/send-upstream.ts';
+import { createAlarms, type UpstreamBody, type UpstreamMethod } from '../upstream/upstream-exchange.ts';
+import { type BatchPlan, readBatchFile, type StoredInResponses } from './batch-file.ts';
+import { type AdmittedCall, type ChatPipeline, readCallOptions } from './chat-pipeline.ts';
+import { speaksOpenai } from './encode-chat.ts';
+import { type Form, fieldOf, readForm, writeForm } from './form-data.ts';
+import { createFileReader } from './media-handler.ts';
+import { lacksOperation } from './open-operation.ts';
+
+export interface StoredObjectsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
+  readonly pipeline: ChatPipeline;
+  readonly findApi: FindApi;
+  readonly objects: UpstreamObjects;
+  readonly send: SendUpstream;
+  readonly storedInResponses: StoredInResponses;
+  /** The API for files of callers that name none. Empty: OpenAI where it can be called, else the demo API. */
+  readonly filesApi: string;
+  /** Whether a page of this origin may call. */
+  readonly allowsOrigin: (head: RequestHead) => boolean;
+}
+
+type KeyCall<Body = unknown, Query = unknown> = Call<KeyHolder, Body, Query, unknown>;
+type IdCall = Call<KeyHolder, unknown, unknown, { readonly id: string }>;
+
+/** One request about a stored object, as the API gets it. */
+interface ObjectRequest {
+  readonly method: UpstreamMethod;
+  readonly path: string;
+  readonly body?: UpstreamBody;
+  readonly contentType?: string;
+  /** What the demo API answers; undefined when it has no such object. */
+  demo(): object | undefined;
+}
+
+const API_HEADER = 'x-model-api';
+const DEFAULT_LIMIT = 20;
+/** Objects of one list that are asked for at the same time. */
+const MAX_PARALLEL = 5;
+const NOTHING = { prompt: 0, answer: 0 };
+const FILES = 'application/octet-stream';
+
+/**
+ * Files and batches, which model APIs keep in the operator's account: each passes to the API and the key that has it, for the one
+ * caller who stored it. Lists are made from our own table, so nobody sees what others have.
+ */
+export function createStoredObjects(options: StoredObjectsOptions) {
+  const { pipeline, findApi, objects, send, storedInResponses, filesApi, allowsOrigin, clock, makeId } = options;
+  const demo = createDemoStore(makeId, clock.now);
+  const alarms = createAlarms(clock);
+
+  /** Calls for what the caller has stored; `place` is where. */
+  function admitOwn(call: KeyCall, kind: StoredKind, place: string): AdmittedCall {
+    const admitted = pipeline.admit(
+      { ...incoming(call, kind), ofOwn: true },
+      `${apiOf(place)}/${PATHS[kind]}`,
+      NOTHING,
+    );
+    return withTargets(admitted, (target) => placeOf(target) === place, admitted.plan.retries);
+  }
+
+  function incoming({ head, caller: holder, reply }: KeyCall, operation: StoredKind) {
+    const { timeoutMs } = readCallOptions(head, false);
+    return { holder, requestId: head.requestId, presence: watchCaller(reply.raw), operation, timeoutMs } as const;
+  }
+
+  /** Prepares a request on the target of an attempt. */
+  async function begin(attempt: Attempt, head: RequestHead, request: ObjectRequest, accept: string) {
+    const { target } = attempt;
+    const api = findApi(target.apiId, target.key);
+    if (api === undefined) throw upstreamError('its key is not set any more');
+    const isAnthropic = api.dialect === 'anthropic';
+    if (!speaksOpenai({ name: api.dialect }) && !isAnthropic) throw notOffered();
+    const { method, path, body = '', contentType } = request;
+    const headers = isAnthropic ? passedHeaders(messagesLane, head.headers) : {};
+    const encoded = { method, path, headers, body, accept, ...(contentType !== undefined && { contentType }) };
+    const start = await send({ api, attempt, encoded, stream: false, idempotencyId: makeId('idem-') });
+    return { start, decodeFailure: failureInBody, secret: api.credentials.key };
+  }
+
+  async function ask(call: AdmittedCall, head: RequestHead, request: ObjectRequest) {
+    const attempted = await pipeline.attempt(call, async (attempt) => {
+      const place = placeOf(attempt.target);
+      if (attempt.target.apiId === DEMO_API) {
+        const object = request.demo();
+        if (object === undefined) throw gone();
+        return { place, object: object as JsonObject, bytes: Buffer.from(JSON.stringify(object)) };
+      }
+      const exchange = await begin(attempt, head, request, 'application/json');
+      const bytes = await openAnswer({ ...exchange, presence: call.presence, now: clock.now }).catch(
+        (error: unknown) => {
+          throw request.method === 'POST' && lacksOperation(error) && isNew(request) ? notOffered() : error;
+        },
+      );
+      const object = parseEvent(bytes.toString('utf8'));
+      if (object === undefined || asWords(object.id) === undefined) throw upstreamError('its answer has no id');
+      return { place, object, bytes };
+    });
+    return { ...attempted.result, finish: attempted.finish };
+  }
+
+  /** The results of a batch are files of its owner. */
+  async function noteResults(object: JsonObject, place: string, holder: KeyHolder): Promise<void> {
+    const ids = [object.output_file_id, object.error_file_id].flatMap((id) => asWords(id) ?? []);
+    if (ids.length > 0)
+      await objects.add(
+        ids.map((id) => stored(id, 'file', place)),
+        holder,
+      );
+  }
+
+  /** Asks for one object of the caller's own, and answers with what the API says. */
+  async function answerOwn(call: IdCall, kind: StoredKind, request: (id: string) => ObjectRequest, isLast = false) {
+    const { head, caller: holder, reply, params } = call;
+    const found = await objects.find(params.id, kind, holder, `${kind}_id`);
+    const admitted = admitOwn(call, kind, found.place);
+    const { object, bytes, place, finish } = await ask(admitted, head, request(found.id));
+    if (isLast) await objects.forget(found.id, holder);
+    if (kind === 'batch') await noteResults(object, place, holder);
+    finish({ outcome: 'ok', status: 200 });
+    sendJson(reply, admitted.record.headers(), bytes);
+    return reply;
+  }
+
+  async function list(call: KeyCall<unknown, ListQuery>, kind: StoredKind) {
+    const { head, caller: holder, query } = call;
+    const page = await objects.list(kind, holder, { after: query.after, limit: query.limit ?? DEFAULT_LIMIT });
+    const data: JsonObject[] = [];
+    for (let at = 0; at < page.objects.length; at += MAX_PARALLEL) {
+      const shown = page.objects.slice(at, at + MAX_PARALLEL).map((object) => show(call, head, object));
+      for (const object of await Promise.all(shown)) if (object !== undefined) data.push(object);
+    }
+    const ids = page.objects.map(({ id }) => id);
+    return { object: 'list', data, first_id: ids[0] ?? null, last_id: ids.at(-1) ?? null, has_more: page.hasMore };
+  }
+
+  /** Undefined for an object that its API does not have any more. */
+  async function show(call: KeyCall, head: RequestHead, { id, kind, place }: StoredObject) {
+    const request = requestFor(kind, id);
+    try {
+      const { object, finish } = await ask(admitOwn(call, kind, place), head, request);
+      if (kind === 'batch') await noteResults(object, place, call.caller);
+      finish({ outcome: 'ok', status: 200 });
+      return object;
+    } catch (error) {
+      if (!lacksOperation(error)) throw error;
+      await objects.forget(id, call.caller);
+      return undefined;
+    }
+  }
+
+  function requestFor(kind: StoredKind, id: string): ObjectRequest {
+    const find = kind === 'file' ? demo.file : demo.batch;
+    return { method: 'GET', path: `/${PATHS[kind]}/${id}`, demo: () => find(id) };
+  }
+
+  function chooseApi({ headers }: RequestHead): string {
+    const named = headers[API_HEADER];
+    if (typeof named === 'string') return named;
+    if (headers['anthropic-version'] !== undefined && findApi('anthropic') !== undefined) return 'anthropic';
+    if (filesApi !== '') return filesApi;
+    return findApi('openai') === undefined ? DEMO_API : 'openai';
+  }
+
+  /** The lines of a batch decide where its file goes, unless the caller does. */
+  async function prepareBatch(file: Buffer, { head, caller: holder }: KeyCall) {
+    let apiId = '';
+    const read = await readBatchFile(file, storedInResponses, (model) => {
+      const { targets } = pipeline.planFor(holder, model);
+      const named = head.headers[API_HEADER];
+      const target = targets.find((each) => named === undefined || each.apiId === named);
+      if (target === undefined) {
+        const message = `The model "${model}" is not one of the API that the header ${API_HEADER} names.`;
+        throw new AppError('INVALID_PARAMETER', { message, param: API_HEADER });
+      }
+      apiId = target.apiId;
+      return target.model;
+    });
+    return { ...read, apiId };
+  }
+
+  return {
+    async uploadFile(call: KeyCall<Buffer>) {
+      const { head, caller: holder, body, reply } = call;
+      // Browsers send forms of any page without asking.
+      if (!allowsOrigin(head)) refuseOrigin(head);
+      const form = readForm(body, head.headers['content-type']);
+      if (body.length > MIN_LARGE_BODY) await afterOthers();
+      const purpose = fieldOf(form, 'purpose') ?? '';
+      const file = fileOf(form);
+      await objects.checkRoom('file', holder);
+      const batch = purpose === 'batch' ? await prepareBatch(file.value, call) : undefined;
+      const value = batch?.bytes ?? file.value;
+      const model = batch === undefined ? `${chooseApi(head)}/files` : batch.plan.model;
+      const admitted = pipeline.admit(incoming(call, 'file'), model, NOTHING);
+      const on = withTargets(admitted, ({ apiId }) => batch === undefined || apiId === batch.apiId);
+      const { object, bytes, place, finish } = await ask(on, head, {
+        method: 'POST',
+        path: '/files',
+        ...writeForm({ ...form, parts: form.parts.map((part) => (part === file ? { ...part, value } : part)) }, {}),
+        demo: () => {
+          if (value.length > MAX_DEMO_FILE_BYTES) throw tooLargeForDemo();
+          return demo.upload({ name: file.filename ?? 'file', purpose, bytes: Buffer.from(value) });
+        },
+      });
+      const detail = batch === undefined ? '' : JSON.stringify(batch.plan);
+      await objects.add([{ ...stored(String(object.id), 'file', place), detail }], holder);
+      finish({ outcome: 'ok', status: 200 });
+      sendJson(reply, admitted.record.headers(), bytes);
+      return reply;
+    },
+    listFiles: (call: KeyCall<unknown, ListQuery>) => list(call, 'file'),
+    showFile: (call: IdCall) => answerOwn(call, 'file', (id) => requestFor('file', id)),
+    deleteFile: (call: IdCall) =>
+      answerOwn(
+        call,
+        'file',
+        (id) => ({ method: 'DELETE', path: `/files/${id}`, demo: () => demo.deleteFile(id) }),
+        true,
+      ),
+    async readFile(call: IdCall) {
+      const { head, caller: holder, reply, params } = call;
+      const { id, place } = await objects.find(params.id, 'file', holder, 'file_id');
+      const admitted = admitOwn(call, 'file', place);
+      const { record, presence } = admitted;
+      const { result, finish } = await pipeline.attempt(admitted, async (attempt) => {
+        if (attempt.target.apiId === DEMO_API) {
+          const bytes = demo.content(id);
+          if (bytes === undefined) throw gone();
+          return bytes;
+        }
+        const request: ObjectRequest = { method: 'GET', path: `/files/${id}/content`, demo: () => undefined };
+        const exchange = await begin(attempt, head, request, '*/*');
+        const reader = createFileReader({ usage: estimatedUsage(0, 0), estimated: false });
+        return openStream({ ...exchange, presence, now: clock.now, reader, anyType: true });
+      });
+      if (Buffer.isBuffer(result)) {
+        finish({ outcome: 'ok', status: 200 });
+        reply.code(200).headers(record.headers()).type(FILES).send(result);
+        return reply;
+      }
+      relayStream({
+        ...{ reply, finish, clock, alarms, headersSent: false, stream: result, requestText: () => '' },
+        record: { ...record, keepsContent: false },
+        encode: (piece: Buffer) => piece,
+        encodeEnd: (last: Buffer | undefined) => last ?? '',
+        framing: { contentType: FILES, keepAlive: '' },
+        // Nothing can be said in the middle of a file: an end without its last chunk tells that it is incomplete.
+        encodeFailure: () => {
+          reply.raw.destroy();
+          return [];
+        },
+      });
+      return reply;
+    },
+    async createBatch(call: KeyCall<BatchRequest>) {
+      const { head, caller: holder, body, reply } = call;
+      const { input_file_id: input, endpoint, completion_window, output_expires_after } = body;
+      const metadata = body.metadata ?? undefined;
+      const file = await objects.find(input, 'file', holder, 'input_file_id');
+      await objects.checkRoom('batch', holder);
+      const plan = planOf(file, endpoint);
+      const { promptTokens, answerTokens } = plan;
+      const estimate = { prompt: promptTokens, answer: answerTokens, batch: true };
+      const admitted = withTargets(
+        pipeline.admit(incoming(call, 'batch'), plan.model, estimate),
+        (target) => placeOf(target) === file.place && target.model === plan.upstreamModel,
+      );
+      const request = { input_file_id: input, endpoint, completion_window, metadata };
+      const { object, bytes, place, finish } = await ask(admitted, head, {
+        method: 'POST',
+        path: '/batches',
+        body: JSON.stringify({ ...request, output_expires_after }),
+        demo: () => demo.createBatch(request),
+      });
+      await objects.add([stored(String(object.id), 'batch', place)], holder);
+      await noteResults(object, place, holder);
+      const usage = { ...estimatedUsage(promptTokens, answerTokens), service_tier: 'batch' };
+      finish({ outcome: 'ok', status: 200, measured: { usage, estimated: true } });
+      sendJson(reply, admitted.record.headers(), bytes);
+      return reply;
+    },
+    listBatches: (call: KeyCall<unknown, ListQuery>) => list(call, 'batch'),
+    showBatch: (call: IdCall) => answerOwn(call, 'batch', (id) => requestFor('batch', id)),
+    cancelBatch: (call: IdCall) =>
+      answerOwn(call, 'batch', (id) => ({
+        method: 'POST',
+        path: `/batches/${id}/cancel`,
+        demo: () => demo.batch(id),
+      })),
+  };
+}
+
+const PATHS = { file: 'files', batch: 'batches' } as const;
+
+function apiOf(place: string): string {
+  return place.split('#', 1)[0] ?? '';
+}
+
+function stored(id: string, kind: StoredKind, place: string): StoredObject {
+  return { id, kind, place, detail: '' };
+}
+
+/** Only these targets, each once: a second try could store a second object. */
+function withTargets(call: AdmittedCall, isMeant: (target: Attempt['target']) => boolean, retries = 0): AdmittedCall {
+  const targets = call.plan.targets.filter(isMeant);
+  return { ...call, plan: { ...call.plan, targets, retries, fallbacks: [], contextFallbacks: [] } };
+}
+
+function fileOf({ parts }: Form) {
+  const files = parts.filter(({ filename }) => filename !== undefined);
+  const [file] = files;
+  if (files.length === 1 && file?.name === 'file') return file;
+  throw new AppError('INVALID_PARAMETER', { message: "The form needs exactly one file, as 'file'.", param: 'file' });
+}
+
+/** What the lines of an uploaded file ask for. */
+function planOf({ detail }: StoredObject, endpoint: string): BatchPlan {
+  if (detail === '') {
+    const message = "The file of a batch must be uploaded with the purpose 'batch'.";
+    throw new AppError('INVALID_PARAMETER', { message, param: 'input_file_id' });
+  }
+  const plan = JSON.parse(detail) as BatchPlan;
+  if (plan.endpoint === endpoint) return plan;
+  const message = `The lines of the file are for ${plan.endpoint}: name that as the endpoint.`;
+  throw new AppError('INVALID_PARAMETER', { message, param: 'endpoint' });
+}
+
+/** Whether a request creates something, rather than asking about it. */
+function isNew({ path }: ObjectRequest): boolean {
+  return path === '/files' || path === '/batches';
+}
+
+function gone(): AppError {
+  return new AppError('UPSTREAM_REFUSED', { status: 404, message: 'The model API does not have it any more.' });
+}
+
+function notOffered(): AppError {
+  return new AppError('OPERATION_NOT_SUPPORTED', { operation: 'files and batches' });
+}
+
+function tooLargeForDemo(): AppError {
+  const message = `The demo API takes files of at most ${MAX_DEMO_FILE_BYTES} bytes.`;
+  return new AppError('INVALID_PARAMETER', { message, param: 'file' });
+}
