@@ -60,6 +60,11 @@ export const bridgeErrors = {
     rpc: -32602,
     message: 'workingDirectory cannot be used: {reason}.',
   },
+  WORKTREE_REFUSED: {
+    status: 200,
+    rpc: -32602,
+    message: 'routing.worktree cannot be used with this folder: {reason}.',
+  },
   MCP_SERVER_REFUSED: {
     status: 200,
     rpc: -32602,
@@ -286,6 +291,7 @@ export const bridgeErrors = {
     message: 'No turn has changed "{path}"; GET /api/bridge/sessions/{sessionId}/changes lists what was changed.',
   },
   UNDO_UNAVAILABLE: { status: 409, rpc: -32602, message: 'This turn cannot be undone: {reason}.' },
+  MERGE_REFUSED: { status: 409, rpc: -32602, message: 'The worktree cannot be merged: {reason}.' },
   GIT_FAILED: { status: 503, rpc: -32603, message: 'Git could not do its work in the folder: {reason}.' },
   CHECKPOINT_FAILED: { status: 503, rpc: -32603, message: 'The folder could not be saved: {reason}.' },
   BUDGET_EXCEEDED: { status: 402, rpc: -32603, message: '{reason}' },

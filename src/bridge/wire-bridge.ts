@@ -31,6 +31,7 @@ import { createOwnerRoots, createWorkingDirectories } from './sessions/working-d
 import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';
 import type { WorkPlaces } from './workbench/create-workbench.ts';
 import { createFolderList } from './workbench/folders.ts';
+import { createWorktrees } from './worktrees/create-worktrees.ts';
 
 export interface WiringOptions
   extends Omit<BridgeOptions, 'agents' | 'providers' | 'turnLimits' | 'network' | keyof WorkPlaces> {
@@ -87,11 +88,21 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const agentsFolder = join(dataDirectory, 'agents');
   const confine = createConfinement({ places, isScratch: directories.isScratch });
 
+  const git = createGit({ path: environment.PATH ?? '', clock, journalFolder: processJournal });
+  const worktrees = createWorktrees({
+    folder: join(dataDirectory, 'worktrees'),
+    git,
+    roots,
+    directories,
+    confine,
+    clock,
+    makeId,
+  });
   const checkpoints = createCheckpoints({
     places,
     folder: join(dataDirectory, 'checkpoints'),
     settings: settings.bridge.checkpoints,
-    git: createGit({ path: environment.PATH ?? '', clock, journalFolder: processJournal }),
+    git,
     confine,
     clock,
     logger,
@@ -214,6 +225,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     folders: folderList,
     checkpoints,
     turnLimits: limits,
+    worktrees,
     network: systemCallbackNetwork,
   });
 }

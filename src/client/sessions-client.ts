@@ -1,4 +1,4 @@
-import type { ChangesPage, DiffView, FileView, UndoResult } from '../bridge/contract/files.ts';
+import type { ChangesPage, DiffView, FileView, MergeResult, UndoResult } from '../bridge/contract/files.ts';
 import type { UploadedAttachment } from '../bridge/contract/session.ts';
 import type { AgentEntry, AgentList } from '../bridge/contract/surface.ts';
 import type {
@@ -149,6 +149,22 @@ export interface Sessions {
     options?: CallOptions,
   ): Promise<UndoResult>;
   /**
+   * Merges the worktree of a session that was started with `routing.worktree` into the branch that is checked out in its repository.
+   * Of a run, one step is merged: the winner of a race, or `step`. Fails with MERGE_REFUSED, and `data.files`, where lines collide or files are not committed.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('apart').start('Hello').result;
+   * const merged = trestle.sessions.merge('apart').then(({ files }) => files.join());
+   * console.log(await merged.catch(({ message }: Error) => message));
+   * ```
+   */
+  merge(
+    sessionId: string,
+    query?: { readonly owner?: string; readonly step?: number },
+    options?: CallOptions,
+  ): Promise<MergeResult>;
+  /**
    * Sends a message to the running turn, and returns the turn. Fails with NOT_STEERABLE when no turn runs or its agent takes
    * none: then send it with `session.message`.
    *
@@ -278,6 +294,10 @@ export function createSessions(request: RequestWorkbench, requestText: RequestTe
       request({ path: pathOf(sessionId, '/changes/diff'), query: { ...query, path } }, options),
     undo: (sessionId, turnId, query = {}, options) =>
       request({ method: 'POST', path: pathOf(sessionId, '/undo'), query: { ...query }, body: { turnId } }, options),
+    merge(sessionId, { owner, step } = {}, options) {
+      const body = step === undefined ? {} : { step };
+      return request({ method: 'POST', path: pathOf(sessionId, '/merge'), query: { owner }, body }, options);
+    },
     file: (sessionId, path, query = {}, options) =>
       request({ path: pathOf(sessionId, '/files'), query: { ...query, path } }, options),
     async *export(sessionId, query = {}, options) {

@@ -21,6 +21,7 @@ export interface TurnCommandOptions {
 
 interface RunOptions extends TurnCommandOptions {
   readonly background?: true;
+  readonly worktree?: true | string;
   readonly json?: true;
 }
 
@@ -35,6 +36,10 @@ export function registerRun(program: Command, context: CommandContext): void {
       )
       .argument('[prompt...]', 'the task; a final - stands for standard input'),
   )
+    .option(
+      '--worktree [base]',
+      'work in a git worktree of the folder, from its last commit or from this branch, tag or commit; "trestle sessions merge" merges it',
+    )
     .option('--background', 'hand the task to the server as a job, print its id and end')
     .addHelpText(
       'after',
@@ -49,7 +54,13 @@ export function registerRun(program: Command, context: CommandContext): void {
       await withServer({ ...options }, context, async (trestle, server) => {
         if (options.background === true && server.isOwn) return refuseBackground(context);
         const attachments = await uploadFiles(trestle, files);
-        const task = { prompt, attachments, folder: taskFolder(options, context, server), mcpServers };
+        const task = {
+          prompt,
+          attachments,
+          folder: taskFolder(options, context, server),
+          mcpServers,
+          ...apart(options),
+        };
         if (options.background === true) await submit(trestle, task, options, context);
         else await runOnce(trestle, task, options, context);
       });
@@ -66,6 +77,14 @@ export interface Task {
   readonly folder: string | undefined;
   /** Of a session that the task starts. */
   readonly mcpServers?: McpServers;
+  readonly worktree?: Routing['worktree'];
+}
+
+type Routing = NonNullable<SessionDefaults['routing']>;
+
+function apart({ worktree }: RunOptions): Pick<Task, 'worktree'> {
+  if (worktree === undefined) return {};
+  return { worktree: worktree === true ? true : { base: worktree } };
 }
 
 function collect(file: string, before: readonly string[] = []): readonly string[] {
@@ -230,13 +249,15 @@ function refuseBackground({ stderr }: CommandContext): never {
 
 async function submit(
   trestle: TrestleClient,
-  { prompt: taskPrompt, attachments, folder, mcpServers = [] }: Task,
+  { prompt: taskPrompt, attachments, folder, mcpServers = [], worktree }: Task,
   options: RunOptions,
   context: CommandContext,
 ): Promise<void> {
   const sessionId = options.session ?? newSessionId();
   const place = folder !== undefined && (await isContinued(trestle, options)) ? {} : inFolder(folder);
-  const given = { ...place, ...turnDefaults(options, folder), ...(mcpServers.length > 0 && { mcpServers }) };
+  const defaults = turnDefaults(options, folder);
+  const routing = { ...defaults.routing, ...(worktree !== undefined && { worktree }) };
+  const given = { ...place, ...defaults, routing, ...(mcpServers.length > 0 && { mcpServers }) };
   const job = await trestle.jobs.submit({ sessionId, taskPrompt, attachments, ...given });
   context.stdout(options.json === true ? `${JSON.stringify(job)}\n` : `${job.jobId}\n`);
 }
@@ -288,13 +309,15 @@ async function runOnce(
 /** Runs a turn, shows it, and returns its status. A session that exists is continued; any other is started. */
 export async function showTurn(
   session: AgentSession,
-  { prompt, attachments, folder, mcpServers = [] }: Task,
-  { session: named, json }: Pick<RunOptions, 'session' | 'json'>,
+  { prompt, attachments, folder, mcpServers = [], worktree }: Task,
+  { session: named, json, ...options }: TurnCommandOptions & Pick<RunOptions, 'json'>,
   context: CommandContext,
 ): Promise<string> {
   const files = attachments.length === 0 ? {} : { attachments };
   const servers = mcpServers.length === 0 ? {} : { mcpServers };
-  const start = () => session.start(prompt, { ...files, ...inFolder(folder), ...servers });
+  const { routing } = turnDefaults(options, folder);
+  const own = worktree === undefined ? {} : { routing: { ...routing, worktree } };
+  const start = () => session.start(prompt, { ...files, ...inFolder(folder), ...servers, ...own });
   const first = named === undefined ? start() : session.message(prompt, files);
   try {
     return await show(first, json === true, context);

@@ -30,7 +30,7 @@ type Action = (run: (...words: string[]) => Work) => (...given: unknown[]) => Pr
 export function registerSessions(program: Command, context: CommandContext): void {
   const action = commandAction(context);
   const sessions = withTeamOption(program.command('sessions'))
-    .summary('list, show, follow, steer, fork, undo, export, archive and close sessions')
+    .summary('list, show, follow, steer, fork, undo, merge, export, archive and close sessions')
     .description('Lists the sessions of the running server, the newest first.')
     .option('--state <state>', STATES.join(', '))
     .option('--search <text>', 'in title and session id')
@@ -154,6 +154,26 @@ export function registerSessions(program: Command, context: CommandContext): voi
         const lines = undone.restored.map((path) => `restored ${printable(path)}\n`);
         context.stdout(
           json === true ? `${JSON.stringify(undone)}\n` : lines.join('') || 'There was nothing to undo.\n',
+        );
+      }),
+    );
+  sessions
+    .command('merge')
+    .description('Merges the worktree of a session into the branch that is checked out in its repository.')
+    .argument('<session>', SESSION)
+    .option('--step <number>', 'of a parallel run or a race: the step to merge; the winner of a race unless given')
+    .action(
+      action((sessionId = '') => async (trestle, _server, { json, step }) => {
+        const chosen = step === undefined ? {} : { step: Number(step) };
+        const merged = await trestle.sessions.merge(sessionId, chosen).catch((error: unknown) => {
+          const { files } = (error as { data?: { files?: unknown } }).data ?? {};
+          for (const path of Array.isArray(files) ? files : [])
+            context.stderr(`in the way: ${printable(String(path))}\n`);
+          throw error;
+        });
+        const lines = merged.files.map((path) => `merged ${printable(path)}\n`);
+        context.stdout(
+          json === true ? `${JSON.stringify(merged)}\n` : lines.join('') || 'There was nothing to merge.\n',
         );
       }),
     );

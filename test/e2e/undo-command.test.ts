@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { readFile, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { call } from '../kit/bridge/session-client.ts';
@@ -49,4 +50,28 @@ test('a person sees what an agent has changed, and takes it back, turn by turn',
   assert.deepEqual(JSON.parse(undone.stdout), { turnId: second, restored: ['notes.txt'] });
   assert.equal(await readFile(file, 'utf8'), 'two\n');
   assert.equal((await command('sessions', 'undo', 'work', second)).stdout, 'There was nothing to undo.\n');
+});
+
+test('a person runs a task in a worktree, and merges it', async () => {
+  const place = join(folder, 'repository');
+  await mkdir(place);
+  await writeFile(join(place, 'notes.txt'), 'one\n');
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: place }).toString();
+  git('init', '-q', '-b', 'main', '.');
+  git('add', '-A');
+  git('commit', '-qm', 'first');
+  const ran = await command('run', '--worktree', '--folder', place, '--session', 'apart', 'edit notes.txt two');
+  assert.deepEqual([ran.code, ran.stdout], [0, 'edited\n'], ran.stderr);
+  assert.equal(await readFile(join(place, 'notes.txt'), 'utf8'), 'one\n');
+  await writeFile(join(place, 'notes.txt'), 'by hand\n');
+  const early = await command('sessions', 'merge', 'apart');
+  assert.equal(early.code, 1);
+  assert.match(early.stderr, /^in the way: notes\.txt\ntrestle: The worktree cannot be merged.*\(MERGE_REFUSED\)\n$/);
+  git('checkout', '-q', '--', 'notes.txt');
+  assert.equal((await command('sessions', 'merge', 'apart')).stdout, 'merged notes.txt\n');
+  assert.deepEqual([await readFile(join(place, 'notes.txt'), 'utf8'), git('status', '--porcelain')], ['two\n', '']);
+  assert.equal((await command('sessions', 'merge', 'apart')).stdout, 'There was nothing to merge.\n');
+  const unknown = await command('run', '--worktree=missing', '--folder', place, 'edit notes.txt three');
+  assert.match(unknown.stderr, /names no branch, tag or commit of it: missing/);
 });

@@ -300,6 +300,12 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'workbench/create-workbench.ts': ['GET files', 'GET folders'],
   'workbench/file-changes.ts': ['changes of a turn'],
   'workbench/folders.ts': ['GET files', 'GET folders'],
+  'worktrees/create-worktrees.ts':
+    'makes and removes folders of sessions by confinement; test/bridge/worktrees/hostile-worktrees.test.ts',
+  'worktrees/repository.ts':
+    'reads and moves references by confinement; test/bridge/worktrees/hostile-worktrees.test.ts',
+  'worktrees/worktree-files.ts':
+    'writes into folders that were just made, and into the data directory; test/bridge/worktrees/hostile-worktrees.test.ts',
   'wire-bridge.ts': 'resolves the paths that the operator configured',
 };
 

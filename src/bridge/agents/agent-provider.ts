@@ -125,6 +125,10 @@ export interface AgentTurn {
   readonly skills: readonly string[];
   /** Of a multi-agent run: which agents are asked, and in which order. */
   readonly plan?: PlanChange;
+  /** Of a multi-agent run: the worktree of each step, by its place; empty for a step that has none any more. Absent: all work together. */
+  readonly stepFolders?: readonly string[];
+  /** Called with the place of the step that has won a race. */
+  won?(place: number): void;
   /** Of a job that is run again after a restart: the same in each run. A multi-agent run then keeps its finished steps. */
   readonly taskId?: string;
   /** Resolves when the working directory is saved: nothing in it may change before. Absent: it is not saved. */

@@ -19,6 +19,11 @@ export interface GitRun {
   readonly signal: AbortSignal;
   /** Git is ended when it prints more. */
   readonly maxOutputBytes?: number;
+  /** Used instead of the index, and the objects, of `gitFolder`. */
+  readonly indexFile?: string;
+  readonly objectFolder?: string;
+  /** An exit code besides 0 with which the command has done its work. */
+  readonly otherCode?: number;
 }
 
 interface GitOptions {
@@ -54,6 +59,10 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
   GIT_NO_LAZY_FETCH: '1',
   GIT_NO_REPLACE_OBJECTS: '1',
   GIT_OPTIONAL_LOCKS: '0',
+  GIT_AUTHOR_NAME: 'Trestle',
+  GIT_AUTHOR_EMAIL: 'trestle@localhost',
+  GIT_COMMITTER_NAME: 'Trestle',
+  GIT_COMMITTER_EMAIL: 'trestle@localhost',
 };
 
 /** The settings of every folder of git that we make. Nothing in it names a program. */
@@ -86,10 +95,25 @@ export function createGit({ path, clock, journalFolder, start = startProcess }: 
   }
 
   return {
-    async run(args, { gitFolder, workTree, input = '', signal: outer, maxOutputBytes = MAX_OUTPUT_BYTES }) {
+    async run(args, options) {
+      const {
+        gitFolder,
+        workTree,
+        input = '',
+        signal: outer,
+        maxOutputBytes = MAX_OUTPUT_BYTES,
+        otherCode = 0,
+      } = options;
       const command = await program();
       if (outer.aborted) throw failed('there was no time left for it');
-      const env = { ...ENVIRONMENT, PATH: path, GIT_DIR: gitFolder, GIT_WORK_TREE: workTree };
+      const env = {
+        ...ENVIRONMENT,
+        PATH: path,
+        GIT_DIR: gitFolder,
+        GIT_WORK_TREE: workTree,
+        ...(options.indexFile !== undefined && { GIT_INDEX_FILE: options.indexFile }),
+        ...(options.objectFolder !== undefined && { GIT_OBJECT_DIRECTORY: options.objectFolder }),
+      };
       const running = await start({ command, args, cwd: workTree, env, journalFolder });
       const { signal, release } = deadline(clock, MAX_RUN_MS, [outer]);
       const stop = () => void running.stop(NO_GRACE);
@@ -101,7 +125,8 @@ export function createGit({ path, clock, journalFolder, start = startProcess }: 
         const [{ code, stderrTail }] = await Promise.all([running.exited, output.ended]);
         if (signal.aborted) throw failed('it took too long');
         if (output.isTooMuch()) throw failed('it printed too much');
-        if (code !== 0) throw failed(stderrTail.split('\n').at(-1) ?? `it ended with code ${code}`);
+        if (code !== 0 && code !== otherCode)
+          throw failed(stderrTail.split('\n').at(-1) ?? `it ended with code ${code}`);
         return output.bytes();
       } finally {
         signal.removeEventListener('abort', stop);

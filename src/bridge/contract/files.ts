@@ -42,6 +42,24 @@ export const UndoResult = Type.Object({
   }),
 });
 
+export const MergeRequest = Type.Object(
+  {
+    step: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 63,
+        description: 'Of a `parallel` or `race` run: the step to merge. The winner of a race unless given.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+export const MergeResult = Type.Object({
+  branch: Type.String({ description: 'The branch that is checked out in the repository, and has the changes now.' }),
+  commit: Type.String({ description: 'Its commit now.' }),
+  files: Type.Array(Type.String(), { description: 'The files that have changed in the checkout, at most 1,000.' }),
+});
+
 export const FolderQuery = Type.Object({
   path: Type.Optional(Type.String({ maxLength: 4096, description: 'An absolute path. Absent: the roots alone.' })),
 });
@@ -75,5 +93,6 @@ export const FileView = Type.Object({
 export type ChangesPage = Static<typeof ChangesPage>;
 export type DiffView = Static<typeof DiffView>;
 export type UndoResult = Static<typeof UndoResult>;
+export type MergeResult = Static<typeof MergeResult>;
 export type FolderPage = Static<typeof FolderPage>;
 export type FileView = Static<typeof FileView>;

@@ -51,6 +51,26 @@ export const TurnRouting = Type.Object({
       'What happens when the agent asks for permission: people are asked (`/api/bridge/permissions`), or it is allowed or denied. The rules of the bridge come first.',
     ),
   ),
+  worktree: Type.Optional(
+    Type.Union(
+      [
+        Type.Boolean(),
+        Type.Object({
+          base: Type.Optional(
+            Type.String({
+              minLength: 1,
+              maxLength: 256,
+              description: 'A branch, a tag, `HEAD` or a whole commit id that the worktree begins with.',
+            }),
+          ),
+        }),
+      ],
+      {
+        description:
+          'Of `session.start`: the session works in a worktree of the repository that `workingDirectory` names, on the branch `trestle/<session>`; each step of a `parallel` or `race` run has its own. Without `base` the checkout must have no changes that are not committed.',
+      },
+    ),
+  ),
   steps: Type.Optional(Type.Array(Step, { maxItems: 64 })),
   participants: Type.Optional(Type.Array(Type.Union([Type.String({ maxLength: 256 }), Step]), { maxItems: 64 })),
   maxTurns: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'One round unless given.' })),

@@ -108,6 +108,7 @@ export const StepRecord = Type.Object({
   truncated: Type.Optional(Type.Boolean({ description: 'True: `output` is only the beginning of the text.' })),
   error: Type.Optional(Type.String()),
   conversationTurn: Type.Optional(Type.Integer()),
+  workingDirectory: Type.Optional(Type.String({ description: 'Of a step that has a worktree of its own.' })),
 });
 
 /** Of a step that is planned. */

@@ -58,7 +58,8 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     if (before !== undefined) forgetUnfinished(turn, kept, places, before);
     const isUnable = plan.steps.map(({ providerId }, index) => {
       const place = places[index];
-      return place === undefined || kept[place]?.isClosed === true || !providers.has(providerId);
+      const hasFolder = turn.stepFolders === undefined || (turn.stepFolders[place ?? -1] ?? '') !== '';
+      return place === undefined || kept[place]?.isClosed === true || !providers.has(providerId) || !hasFolder;
     });
     // In a race the others go on without a step that cannot continue; in any other mode nothing runs.
     const unable = plan.steps.find((_, index) => isUnable[index]);
@@ -81,6 +82,7 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
         step,
         provider: isUnable[index] ? undefined : providers.get(step.providerId),
         reference: known?.reference ?? '',
+        folder: turn.stepFolders?.[place],
         gate: limits.ofAgent(step.providerId),
         turn,
         signal,
@@ -107,6 +109,7 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     const facts = { orchestrationMode: mode, steps: told };
     turn.report({ kind: 'stage', event: 'multi_agent_started', message: `A ${mode} has started.`, members: facts });
     const end = await runModes[mode](plan, steps);
+    if (end.winner !== undefined) turn.won?.(planned[end.winner.record.index] ?? -1);
     if (mode === 'race' && !signal.aborted) await closeLosers(end);
     if (taskId !== undefined && !signal.aborted) {
       hasEnded = true;
@@ -267,6 +270,8 @@ interface RunEnd {
   readonly stopReason: string;
   /** The step that the run failed with, if it did. */
   readonly failed?: StepEnd;
+  /** Of a race. */
+  readonly winner?: StepEnd;
 }
 
 /** The order in which the agents are asked, and the prompt of each: contract/bridge 6. */
@@ -308,7 +313,7 @@ async function race(plan: MultiAgentPlan, steps: readonly RunningStep[]): Promis
   const winner = await firstCompleted(asked);
   for (const step of steps) step.cancel();
   const ends = await Promise.all(asked);
-  if (winner !== undefined) return { steps: ends, output: winner.output, stopReason: 'won' };
+  if (winner !== undefined) return { steps: ends, output: winner.output, stopReason: 'won', winner };
   const [failed] = ends;
   return { steps: ends, output: '', stopReason: 'step_failed', ...(failed === undefined ? {} : { failed }) };
 }

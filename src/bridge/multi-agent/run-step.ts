@@ -16,6 +16,8 @@ interface StepRecord {
   readonly truncated?: true;
   readonly error?: string;
   readonly conversationTurn?: number;
+  /** Where the step has a worktree of its own. */
+  readonly workingDirectory?: string;
 }
 
 export interface StepEnd {
@@ -47,6 +49,8 @@ interface RunningStepOptions {
   readonly provider: AgentProvider | undefined;
   /** Of the agent session that the step continues; empty: it opens a new one. */
   readonly reference: string;
+  /** The worktree of the step. Undefined: it works in the folder of the run. */
+  readonly folder: string | undefined;
   /** The places at the agent. */
   readonly gate: FairGate;
   /** The turn of the whole run, and the signal that stops it. */
@@ -98,6 +102,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         ...(output === '' ? {} : { output }),
         ...(text.length() > MAX_OUTPUT_LENGTH && { truncated: true as const }),
         ...(error === undefined ? {} : { error }),
+        ...(options.folder !== undefined && { workingDirectory: options.folder }),
       };
       const stepEnd = { record, output: status === 'completed' ? output : '', code, usage, files, isLost };
       options.ended(stepEnd);
@@ -138,7 +143,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       // Asked again in the same run, the agent has seen them.
       ...(turns === 1 && turn.files !== undefined && { files: turn.files }),
       ...(turn.fileFolder !== undefined && { fileFolder: turn.fileFolder }),
-      workingDirectory: turn.workingDirectory,
+      workingDirectory: options.folder ?? turn.workingDirectory,
       model: step.model,
       skills: turn.skills,
       ...(turn.mcpServers !== undefined && { mcpServers: turn.mcpServers }),

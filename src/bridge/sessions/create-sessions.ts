@@ -17,6 +17,7 @@ import { createSummaryStore } from '../storage/summary-store.ts';
 import { createTurnStore } from '../storage/turn-store.ts';
 import { createRetentionStore, createUpdateStore } from '../storage/update-store.ts';
 import { createSessionSummaries, type SessionSummaries } from '../workbench/session-summaries.ts';
+import { isWorktreeOf, type Worktrees } from '../worktrees/create-worktrees.ts';
 import { type Conversations, createConversations } from './conversations.ts';
 import {
   createScratchSpace,
@@ -67,6 +68,7 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly directories: WorkingDirectories;
   /** Undefined: working directories are not saved. */
   readonly checkpoints: Checkpoints | undefined;
+  readonly worktrees: Worktrees;
   /** The id of this running bridge. */
   readonly instance: string;
   readonly lease: Lease;
@@ -181,16 +183,25 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     clock,
     makeId,
     async discard(session: LiveSession) {
-      const { key, providerId, reference, owner } = session;
+      const { key, providerId, reference, owner, workingDirectory } = session;
       const left = (what: string) => records.leftBehind(session, providerId, what);
       const closed = reference === '' ? undefined : providers.get(providerId)?.close(reference, { owner, left });
       const setAside = directories.setScratchAside(key);
       // The agent may write there until its conversation is closed.
       keep(Promise.resolve(closed).finally(async () => (await setAside)()));
       await setAside.catch(() => undefined);
-      await Promise.all([options.removeArtifacts(key), checkpoints?.remove(key)]);
+      const worktree = isWorktreeOf(key, workingDirectory) ? removeWorktrees(key, closed) : undefined;
+      await Promise.all([options.removeArtifacts(key), checkpoints?.remove(key), worktree]);
     },
   });
+
+  /** The agent may write there until its conversation is closed. What cannot be removed now is removed by a later sweep. */
+  async function removeWorktrees(key: string, closed: Promise<unknown> | undefined): Promise<void> {
+    await closed?.catch(() => undefined);
+    await options.worktrees
+      .remove(key)
+      .catch((error: unknown) => logger.warn({ err: error }, 'the worktree of a closed session was not removed'));
+  }
 
   /** A session that another bridge has taken is stopped here, and its clients get what is stored. */
   function createFence(): SessionFence {
@@ -257,6 +268,16 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       }),
     );
   }
+  repeated.push(
+    repeat({
+      clock,
+      pauseMs: SWEEP_PAUSE_MS,
+      // What the last run of the bridge left behind.
+      firstAfterMs: 0,
+      work: (signal) => options.worktrees.sweep(sessions.ownerOf, signal),
+      onError: (error) => logger.warn({ err: error }, 'worktrees of sessions that have ended could not be removed'),
+    }),
+  );
   if (sessions.isShared) {
     repeated.push(
       repeat({

@@ -27,7 +27,7 @@ export interface TurnRequest {
   check?(): Promise<void>;
   /** Empty: that of the session, or its scratch folder. */
   readonly workingDirectory: string;
-  readonly routing: RoutingInput & Pick<TurnRouting, 'permissions'>;
+  readonly routing: RoutingInput & Pick<TurnRouting, 'permissions' | 'worktree'>;
   /** Of a start: the servers that the session has from now on. */
   readonly mcpServers: readonly SessionMcpServer[];
   /** Of a multi-agent run. */

@@ -60,6 +60,7 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
     const isMultiAgent = params.multiAgent === true || params.mode === 'multi-agent';
     if (isMultiAgent && wantsGateway(routing)) throw new AppError('GATEWAY_MULTI_AGENT_CONFLICT');
     if (!isMultiAgent && taskPrompt === '') throw missing('taskPrompt');
+    checkWorktree(params, method);
     const readSteps = method === 'session.message' ? readPlanChange : readPlan;
     const plan = isMultiAgent ? readSteps(routing, taskPrompt, agentIds) : undefined;
     const files = readGivenFiles(params);
@@ -119,6 +120,21 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
       return { accepted: true };
     },
   };
+}
+
+/** Also refuses what would have no effect: people would believe that their checkout is left alone. */
+function checkWorktree({ routing = {}, workingDirectory = '' }: StartParams, method: TurnRequest['method']): void {
+  const { worktree = false } = routing;
+  if (worktree === false) return;
+  const reason =
+    method === 'session.message'
+      ? 'routing.worktree belongs to session.start: leave it out of session.message'
+      : wantsGateway(routing)
+        ? 'routing.worktree cannot be used with a gateway: leave it out'
+        : workingDirectory === ''
+          ? 'routing.worktree needs workingDirectory: name the top folder of a repository'
+          : undefined;
+  if (reason !== undefined) throw new AppError('INVALID_PARAMS', { reason });
 }
 
 function missing(field: string): AppError {

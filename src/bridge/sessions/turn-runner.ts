@@ -11,6 +11,7 @@ import type { RoutingResolution } from '../contract/routing.ts';
 import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { Permissions } from '../workbench/permissions.ts';
+import { placesForTurn, type Worktrees } from '../worktrees/create-worktrees.ts';
 import type { LiveSession, LiveTurn } from './live-session.ts';
 import type { ServerBox, WithConfigured } from './mcp-servers.ts';
 import type { SessionRecords } from './session-records.ts';
@@ -45,6 +46,7 @@ export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly withConfigured: WithConfigured;
   /** Undefined: working directories are not saved. */
   readonly checkpoints: Pick<Checkpoints, 'begin' | 'end' | 'drop'> | undefined;
+  readonly worktrees: Pick<Worktrees, 'create' | 'placesOf' | 'noteWinner' | 'remove'>;
   readonly placeFiles: Attachments['place'];
   /** Who would do the work right now. May wait for a first look at the agents. */
   route(request: RouteRequest): Promise<RoutingResolution>;
@@ -65,6 +67,8 @@ interface PreparedTurn {
   readonly workingDirectory: string;
   /** The working directory that the session keeps; empty: its scratch folder. */
   readonly ofSession: string;
+  /** As those of `AgentTurn`. */
+  readonly stepFolders: readonly string[] | undefined;
   readonly base: ResultBase;
 }
 
@@ -106,12 +110,15 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     }
     const folder = request.workingDirectory || (continues ? session.workingDirectory : '');
     if (folder === '') options.checkScratch(session.owner);
-    const workingDirectory =
+    const checked =
       folder === '' ? await directories.scratch(session.key) : await directories.check(folder, session.owner);
+    const places = await placesForTurn(options.worktrees, session, turn, checked);
+    const workingDirectory = places?.folder ?? checked;
     const ofSession = folder === '' ? '' : workingDirectory;
     options.permissions.checkServers(request.mcpServers, workingDirectory);
     if (turn.request.files.length > 0) await placeFiles(session, turn, workingDirectory);
-    return { provider, route, workingDirectory, ofSession, base: resultBase(origin, route, workingDirectory) };
+    const place = { workingDirectory, ofSession, stepFolders: places?.steps };
+    return { provider, route, ...place, base: resultBase(origin, route, workingDirectory) };
   }
 
   /** Puts the files of the prompt into the private folder of the session, whatever folder its agent works in. */
@@ -238,6 +245,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       ...(servers.length > 0 && { mcpServers: servers }),
       skills: prepared.route.resolvedSkills,
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),
+      ...(prepared.stepFolders !== undefined && { stepFolders: prepared.stepFolders }),
+      won: (place) => options.keep(options.worktrees.noteWinner(session.key, place)),
       hop: turn.request.hop,
       ...(turn.request.taskId !== undefined && { taskId: turn.request.taskId }),
       ...(ready !== undefined && { ready }),
@@ -289,6 +298,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     } catch (error) {
       if (isStart && opened !== '') closeConversation(session, provider.id, opened);
       await checkpoints?.drop(checkpoint);
+      if (isStart) options.keep(options.worktrees.remove(session.key));
       throw error;
     }
     if (checkpoints !== undefined) turn.changed = await checkpoints.end(checkpoint);

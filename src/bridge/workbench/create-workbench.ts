@@ -16,6 +16,7 @@ import { createSessionStore } from '../storage/session-store.ts';
 import { createSummaryStore } from '../storage/summary-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
 import { createHistoryStore } from '../storage/workbench-stores.ts';
+import type { Worktrees } from '../worktrees/create-worktrees.ts';
 import { createFileChanges } from './file-changes.ts';
 import { createFileReader, type FolderList } from './folders.ts';
 import { createHistory } from './history.ts';
@@ -39,6 +40,7 @@ export interface WorkPlaces {
   /** The folders that people may choose from. */
   readonly folders: FolderList;
   readonly checkpoints: Checkpoints;
+  readonly worktrees: Worktrees;
 }
 
 export interface WorkbenchOptions extends WorkPlaces, Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
@@ -106,6 +108,8 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
       changes.changed(sessionKey);
     },
   });
+  const merge: WorkbenchParts['merge'] = ({ key, owner, session_id: sessionId }, step) =>
+    orchestrator.alone(owner, sessionId, () => options.worktrees.merge({ key, owner }, step));
   const { attachments } = options;
   const agents = () => listAgents(options.agents, options.providers, options.probes);
   const parts = {
@@ -118,6 +122,7 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
     permissions,
     attachments,
     conversations,
+    merge,
     agents,
   };
   return { parts, live, stop: changes.stop };

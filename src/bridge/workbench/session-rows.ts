@@ -8,6 +8,7 @@ import * as files from '../contract/files.ts';
 import * as contract from '../contract/workbench.ts';
 import { workingFor } from '../principal.ts';
 import type { Conversations } from '../sessions/conversations.ts';
+import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { FileChanges } from './file-changes.ts';
 import type { ReadFile } from './folders.ts';
 import type { History } from './history.ts';
@@ -19,6 +20,11 @@ export interface SessionParts {
   readonly fileChanges: FileChanges;
   readonly readFile: ReadFile;
   readonly conversations: Conversations;
+  /** Merges the worktree of a session, or of one step of its run. */
+  merge(
+    session: Pick<SessionRow, 'key' | 'owner' | 'session_id'>,
+    step: number | undefined,
+  ): Promise<files.MergeResult>;
 }
 
 /** Of bodies that name what to change. */
@@ -177,6 +183,20 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
         if (!may(caller.principal, 'undo', session.owner)) throw new AppError('FORBIDDEN');
         return fileChanges.undo(session, body.turnId);
       },
+    ),
+    defineRoute(
+      'POST /api/bridge/sessions/:sessionId/merge',
+      guard,
+      {
+        summary:
+          'Merges the worktree of a session into the branch that is checked out in its repository. Of a run, one step is merged, and the worktrees of the others are removed.',
+        query: contract.OwnerQuery,
+        body: files.MergeRequest,
+        bodyLimit: MAX_CHANGES_BYTES,
+        response: { 200: files.MergeResult },
+      },
+      async ({ caller, params, query, body }) =>
+        parts.merge(await ownWork(caller, params.sessionId, query.owner), body.step),
     ),
     defineRoute(
       'POST /api/bridge/sessions/:sessionId/steer',

@@ -109,6 +109,7 @@ const ROUTES: Readonly<Record<string, Record<Caller, string>>> = {
   'GET /api/bridge/sessions/:sessionId/changes': NOT_THERE,
   'GET /api/bridge/sessions/:sessionId/changes/diff': NOT_THERE,
   'POST /api/bridge/sessions/:sessionId/undo': NOT_THERE,
+  'POST /api/bridge/sessions/:sessionId/merge': NOT_THERE,
   'POST /api/bridge/sessions/:sessionId/steer': NOT_THERE,
   'POST /api/bridge/sessions/:sessionId/fork': NOT_THERE,
   'POST /api/bridge/attachments': WORKBENCH,
@@ -161,6 +162,7 @@ const QUERIES: Readonly<Record<string, string>> = {
 const BODIES: Readonly<Record<string, object>> = {
   '/api/bridge/sessions/:sessionId': { pinned: true },
   '/api/bridge/sessions/:sessionId/undo': { turnId: 'turn-1' },
+  '/api/bridge/sessions/:sessionId/merge': {},
   '/api/bridge/sessions/:sessionId/steer': { text: 'x' },
   '/api/bridge/sessions/:sessionId/fork': {},
   '/api/bridge/permissions/:permissionId/answer': { decision: 'allow' },

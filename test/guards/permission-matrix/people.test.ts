@@ -157,6 +157,7 @@ const EXPECTED: Readonly<Record<string, Row>> = {
   'GET /api/bridge/sessions/{sessionId}/changes': PAGE_READ,
   'GET /api/bridge/sessions/{sessionId}/changes/diff': PAGE_READ,
   'POST /api/bridge/sessions/{sessionId}/undo': PAGE_WRITE,
+  'POST /api/bridge/sessions/{sessionId}/merge': PAGE_WRITE,
   'POST /api/bridge/sessions/{sessionId}/steer': PAGE_WRITE,
   'POST /api/bridge/sessions/{sessionId}/fork': PAGE_WRITE,
   'POST /api/bridge/attachments': PAGE_WRITE,

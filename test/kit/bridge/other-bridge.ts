@@ -29,7 +29,7 @@ import { openServiceDatabase } from '../open-service-database.ts';
 import { silentLogger } from '../silent-logger.ts';
 import { startListener } from '../start-listener.ts';
 import { makeId } from './builtin-agent.ts';
-import { createTestCheckpoints } from './test-checkpoints.ts';
+import { createTestCheckpoints, createTestWorktrees } from './test-checkpoints.ts';
 
 export const TOKEN = 'the-token-of-the-other-bridge';
 export const REVIEW_TOKEN = 'the-review-token-of-the-other-bridge';
@@ -44,8 +44,9 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     location: { engine: 'sqlite', file: join(folder, 'bridge.db') },
   });
   const places = createPrivatePlaces({ folders: [folder], files: [] });
+  const roots = createOwnerRoots({ listed: [tmpdir()] });
   const directories = createWorkingDirectories({
-    roots: createOwnerRoots({ listed: [tmpdir()] }),
+    roots,
     dataDirectory: folder,
     places,
   });
@@ -66,9 +67,10 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     agents: [{ id: provider.id, label: provider.id, category: 'native', place: { kind: 'in-process' } }],
     providers: new Map([[provider.id, provider]]),
     directories,
-    folders: createFolderList(createOwnerRoots({ listed: [tmpdir()] }), places),
+    folders: createFolderList(roots, places),
     confine,
     checkpoints: createTestCheckpoints(folder, confine, groups.bridge.checkpoints),
+    worktrees: createTestWorktrees(folder, confine, roots, directories),
     retention: { events: 0, audit: 0, jobs: 0 },
     network: systemCallbackNetwork,
   });

@@ -23,7 +23,7 @@ import { openServiceDatabase } from '../open-service-database.ts';
 import { resolveTrestle } from '../resolve-trestle.ts';
 import type { Scope } from '../running-program.ts';
 import { silentLogger } from '../silent-logger.ts';
-import { createTestCheckpoints } from './test-checkpoints.ts';
+import { createTestCheckpoints, createTestWorktrees } from './test-checkpoints.ts';
 
 export const MAIN_TOKEN = 'main-token-5f1d0c1e9b7a';
 export const REVIEW_TOKEN = 'review-token-a81c2b3d4e5f';
@@ -79,8 +79,9 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
   const location = options.location ?? { engine: 'sqlite' as const, file: join(folder, 'bridge.db') };
   const { clock = systemClock } = options;
   const places = createPrivatePlaces({ folders: [folder], files: [] });
+  const roots = createOwnerRoots({ listed: [root] });
   const directories = createWorkingDirectories({
-    roots: createOwnerRoots({ listed: [root] }),
+    roots,
     dataDirectory: folder,
     places,
   });
@@ -109,9 +110,10 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     agents: providers.map(({ id }) => ({ id, label: id, category: 'native', place: { kind: 'in-process' } })),
     providers: new Map(providers.map((provider) => [provider.id, provider])),
     directories,
-    folders: createFolderList(createOwnerRoots({ listed: [root] }), places),
+    folders: createFolderList(roots, places),
     confine,
     checkpoints: createTestCheckpoints(folder, confine, settings.bridge.checkpoints, options.logger),
+    worktrees: createTestWorktrees(folder, confine, roots, directories),
     retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
     owners: options.owners,

@@ -3,10 +3,32 @@ import type { Confine } from '../../../src/bridge/agents/builtin/tools/confineme
 import { createGit } from '../../../src/bridge/checkpoints/run-git.ts';
 import { type Checkpoints, createCheckpoints } from '../../../src/bridge/checkpoints/turn-checkpoints.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
+import type { OwnerRoots, WorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import type { BridgeSettings } from '../../../src/bridge/settings.ts';
+import { createWorktrees, type Worktrees } from '../../../src/bridge/worktrees/create-worktrees.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
 import { silentLogger } from '../silent-logger.ts';
+
+/** Worktrees with the git of this machine, in a data directory of the test. */
+export function createTestWorktrees(
+  dataDirectory: string,
+  confine: Confine,
+  roots: OwnerRoots,
+  directories: WorkingDirectories,
+): Worktrees {
+  return createWorktrees({
+    folder: join(dataDirectory, 'worktrees'),
+    git: createGit({ path: process.env.PATH ?? '', clock: systemClock }),
+    roots,
+    directories,
+    confine,
+    clock: systemClock,
+    makeId: createSortableIds(systemClock, systemRandomness),
+  });
+}
 
 /** Checkpoints with the git of this machine, in a data directory of the test. */
 export function createTestCheckpoints(

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import type { AgentProvider } from '../../../../src/bridge/agents/agent-provider.ts';
 import { startProbeBoard } from '../../../../src/bridge/agents/probe-board.ts';
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
@@ -137,6 +138,15 @@ async function openParts({
     secretBox: createSecretBox([new Uint8Array(32)], systemRandomness),
     scratch: undefined,
     checkpoints: undefined,
+    // No played session asks for one.
+    worktrees: {
+      create: async () => assert.fail('no worktree is asked for'),
+      placesOf: async () => undefined,
+      noteWinner: async () => undefined,
+      merge: async () => assert.fail('no worktree is asked for'),
+      remove: async () => undefined,
+      sweep: async () => undefined,
+    },
   });
   const sessionCalls = createSessionCalls({
     orchestrator: sessions.orchestrator,

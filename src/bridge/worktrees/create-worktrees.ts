@@ -1,0 +1,313 @@
+import { mkdir, readdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
+import { join, sep } from 'node:path';
+import { type Clock, deadline } from '../../platform/clock/clock.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { type Confine, openFolder } from '../agents/builtin/tools/confinement.ts';
+import type { Git } from '../checkpoints/run-git.ts';
+import type { MergeResult } from '../contract/files.ts';
+import { createSessionOrder, type LiveSession, type LiveTurn } from '../sessions/live-session.ts';
+import type { OwnerRoots, WorkingDirectories } from '../sessions/working-directory.ts';
+import { refused as mergeRefused, mergeWorktree } from './merge-worktree.ts';
+import { openRepository, refused } from './repository.ts';
+import { fillWorktree, findBase, makeWorkshop, requireClean } from './worktree-files.ts';
+
+/** Folders of their own for sessions, made of a repository: what is done there reaches the repository by a merge and in no other way. */
+export interface Worktrees {
+  /** Makes what a session needs, in the place of what it had. Throws WORKTREE_REFUSED with a reason. */
+  create(request: WorktreeRequest, signal: AbortSignal): Promise<WorktreePlaces>;
+  /** Undefined: the session has no worktree. */
+  placesOf(sessionKey: string): Promise<WorktreePlaces | undefined>;
+  /** Notes which step of a run has won: its worktree is the one to merge. */
+  noteWinner(sessionKey: string, step: number): Promise<void>;
+  /** Merges the worktree of a session, or of one step of its run; those of the other steps are removed then. */
+  merge(session: { readonly key: string; readonly owner: string }, step: number | undefined): Promise<MergeResult>;
+  /** Removes everything of a session. */
+  remove(sessionKey: string): Promise<void>;
+  /** Removes what belongs to sessions that are not open any more, such as those that died with the bridge. */
+  sweep(ownerOf: (sessionKey: string) => Promise<string | undefined>, signal: AbortSignal): Promise<void>;
+}
+
+export interface WorktreeRequest {
+  readonly sessionKey: string;
+  readonly sessionId: string;
+  readonly owner: string;
+  /** The top folder of a repository; a real path that was just checked. */
+  readonly folder: string;
+  /** A branch, a tag or a commit. Undefined: the last commit of the checkout, which must have no other changes. */
+  readonly base: string | undefined;
+  /** How many steps have a worktree each. 0: the session has one. */
+  readonly steps: number;
+}
+
+export interface WorktreePlaces {
+  /** Where the session works; of a run, the folder that has those of its steps. */
+  readonly folder: string;
+  /** By step; empty for one that was removed. Undefined: the session has one worktree. */
+  readonly steps: readonly string[] | undefined;
+}
+
+interface WorktreesOptions {
+  /** In the data directory: has one folder for each session, named by its key. */
+  readonly folder: string;
+  readonly git: Git;
+  readonly roots: OwnerRoots;
+  readonly directories: Pick<WorkingDirectories, 'check'>;
+  readonly confine: Confine;
+  readonly clock: Clock;
+  makeId(prefix: string): string;
+}
+
+/** One worktree of a session. */
+interface WorktreeRecord {
+  /** Of the worktree, from `root`. */
+  readonly names: readonly string[];
+  readonly branch: string;
+  /** The commit that its files come from. */
+  readonly base: string;
+  readonly isRemoved: boolean;
+}
+
+interface SessionRecord {
+  readonly owner: string;
+  readonly repository: string;
+  /** The folder of the owner in which the worktrees are. */
+  readonly root: string;
+  readonly isRun: boolean;
+  readonly winner?: number;
+  readonly worktrees: readonly WorktreeRecord[];
+}
+
+/** In the folder of an owner. */
+const PLACE = ['.trestle', 'worktrees'];
+const MAX_OF_OWNER = 100;
+const MAX_NAME = 60;
+const CREATE_MS = 5 * 60_000;
+const MERGE_MS = 5 * 60_000;
+
+export function createWorktrees(options: WorktreesOptions): Worktrees {
+  const { folder: top, git, roots, directories, confine, clock, makeId } = options;
+  const inOrder = createSessionOrder();
+  /** Sessions that are about to begin: the store does not know them yet. */
+  const beginning = new Set<string>();
+  const placeOf = (sessionKey: string, ...names: string[]) => join(top, sessionKey, ...names);
+  const folderOf = (record: SessionRecord, { names }: WorktreeRecord) => join(record.root, ...names);
+  const gitFolderOf = (sessionKey: string, step: number) => placeOf(sessionKey, `git-${step}`);
+
+  async function read(sessionKey: string): Promise<SessionRecord | undefined> {
+    try {
+      return JSON.parse(await readFile(placeOf(sessionKey, 'record.json'), 'utf8')) as SessionRecord;
+    } catch (error) {
+      if (errorCode(error) === 'ENOENT') return undefined;
+      throw error;
+    }
+  }
+
+  /** Written beside and renamed: a crash leaves the old file or the new one. */
+  async function write(sessionKey: string, record: SessionRecord): Promise<void> {
+    await mkdir(placeOf(sessionKey), { recursive: true, mode: 0o700 });
+    const file = placeOf(sessionKey, 'record.json');
+    await writeFile(`${file}.new`, JSON.stringify(record), { mode: 0o600 });
+    await rename(`${file}.new`, file);
+  }
+
+  const keys = () => readdir(top).catch((): string[] => []);
+
+  async function requireRoom(owner: string, wanted: number): Promise<void> {
+    const records = await Promise.all((await keys()).map((key) => read(key)));
+    const own = records.filter((record) => record?.owner === owner);
+    const count = own.reduce((sum, record) => sum + (record?.worktrees.length ?? 0), 0);
+    if (count + wanted <= MAX_OF_OWNER) return;
+    throw refused(`your sessions have ${count} worktrees, and at most ${MAX_OF_OWNER} are kept; close some of them`);
+  }
+
+  /** The folder of the owner that the repository is in; the innermost, where several are. */
+  async function rootOf(owner: string, repository: string): Promise<string> {
+    const real = await Promise.all((await roots.of(owner)).map((root) => realpath(root).catch(() => '')));
+    const around = real.filter((root) => root !== '' && `${repository}${sep}`.startsWith(withSeparator(root)));
+    const [inner] = around.toSorted((one, other) => other.length - one.length);
+    if (inner === undefined) throw refused('it is outside of your folders');
+    return inner;
+  }
+
+  async function makeFolder(root: string, names: readonly string[]): Promise<void> {
+    const place = await openFolder(confine(root), names, { create: true });
+    await place.close();
+    const above = await openFolder(confine(root), PLACE.slice(0, 1));
+    try {
+      // The folder may be inside a checkout, whose git then does not see it.
+      await writeFile(above.entry('.gitignore'), '*\n', { flag: 'wx' });
+    } catch (error) {
+      if (errorCode(error) !== 'EEXIST') throw error;
+    } finally {
+      await above.close();
+    }
+  }
+
+  async function removeFolder(root: string, names: readonly string[]): Promise<void> {
+    const above = await openFolder(confine(root), names.slice(0, -1)).catch((error: unknown) => {
+      // The folder is gone, or something else is in its place, which is not ours to remove.
+      if (error instanceof AppError || ['ENOENT', 'ENOTDIR', 'ELOOP'].includes(errorCode(error))) return undefined;
+      throw error;
+    });
+    if (above === undefined) return;
+    try {
+      await rm(above.entry(names.at(-1) ?? ''), { recursive: true, force: true });
+    } finally {
+      await above.close();
+    }
+  }
+
+  async function removeAll(sessionKey: string): Promise<void> {
+    const record = await read(sessionKey);
+    if (record !== undefined) await removeFolder(record.root, [...PLACE, sessionKey]);
+    await rm(placeOf(sessionKey), { recursive: true, force: true });
+  }
+
+  async function make(request: WorktreeRequest, signal: AbortSignal): Promise<SessionRecord> {
+    const { sessionKey, sessionId, owner, folder, base, steps } = request;
+    await removeAll(sessionKey);
+    await requireRoom(owner, Math.max(steps, 1));
+    const repository = await openRepository(confine(folder));
+    const root = await rootOf(owner, folder);
+    const first = { git, gitFolder: gitFolderOf(sessionKey, 0), signal };
+    await makeWorkshop(first.gitFolder, repository);
+    const commit = await findBase(first, repository, base);
+    if (base === undefined) await requireClean(first, repository, commit);
+    const name = branchName(sessionId, sessionKey);
+    const worktrees = Array.from({ length: Math.max(steps, 1) }, (_, step): WorktreeRecord => {
+      const own = steps === 0 ? [] : [String(step)];
+      const branch = ['trestle', [name, ...own].join('-')].join('/');
+      return { names: [...PLACE, sessionKey, ...own], branch, base: commit, isRemoved: false };
+    });
+    const record = { owner, repository: folder, root, isRun: steps > 0, worktrees };
+    // Before the first folder is made, so that a crash leaves nothing that nobody knows of.
+    await write(sessionKey, record);
+    for (const [step, worktree] of worktrees.entries()) {
+      const gitFolder = gitFolderOf(sessionKey, step);
+      if (step > 0) await makeWorkshop(gitFolder, repository);
+      await makeFolder(root, worktree.names);
+      const place = { folder: folderOf(record, worktree), branch: worktree.branch, commit };
+      await fillWorktree({ git, gitFolder, signal }, place);
+    }
+    return record;
+  }
+
+  function placesIn(sessionKey: string, record: SessionRecord): WorktreePlaces {
+    const steps = record.worktrees.map((one) => (one.isRemoved ? '' : folderOf(record, one)));
+    return { folder: join(record.root, ...PLACE, sessionKey), steps: record.isRun ? steps : undefined };
+  }
+
+  async function mergeOne(sessionKey: string, owner: string, given: number | undefined): Promise<MergeResult> {
+    const record = await read(sessionKey);
+    if (record === undefined) throw mergeRefused('the session has no worktree; start one with routing.worktree');
+    const step = given ?? (record.isRun ? record.winner : 0);
+    const worktree = step === undefined ? undefined : record.worktrees[step];
+    if (step === undefined) throw mergeRefused('its run has a worktree for each step; name one in `step`');
+    if (worktree === undefined || worktree.isRemoved) throw mergeRefused(`there is no worktree of step ${step}`);
+    const folder = folderOf(record, worktree);
+    for (const place of [record.repository, folder]) {
+      if ((await directories.check(place, owner)) !== place) throw mergeRefused('a folder on its way was replaced');
+    }
+    const repository = await openRepository(confine(record.repository));
+    const { signal, release } = deadline(clock, MERGE_MS);
+    const gitFolder = gitFolderOf(sessionKey, step);
+    const makeTemporaryName = () => makeId('.trestle-');
+    const { base, branch } = worktree;
+    try {
+      const { worktreeCommit, ...result } = await inOrder(`repository ${record.repository}`, () =>
+        mergeWorktree({ git, gitFolder, signal, repository, folder, base, branch, makeTemporaryName }),
+      );
+      const worktrees = record.worktrees.map((one, index) =>
+        index === step ? { ...one, base: worktreeCommit } : { ...one, isRemoved: true },
+      );
+      await write(sessionKey, { ...record, worktrees });
+      for (const [index, one] of worktrees.entries()) {
+        if (!one.isRemoved) continue;
+        await removeFolder(record.root, one.names);
+        await rm(gitFolderOf(sessionKey, index), { recursive: true, force: true });
+      }
+      return result;
+    } finally {
+      release();
+    }
+  }
+
+  return {
+    async create(request, outer) {
+      const { sessionKey } = request;
+      const { signal, release } = deadline(clock, CREATE_MS, [outer]);
+      beginning.add(sessionKey);
+      try {
+        return await inOrder(sessionKey, async () => placesIn(sessionKey, await make(request, signal)));
+      } catch (error) {
+        await inOrder(sessionKey, () => removeAll(sessionKey));
+        beginning.delete(sessionKey);
+        throw error;
+      } finally {
+        release();
+      }
+    },
+    async placesOf(sessionKey) {
+      const record = await read(sessionKey);
+      return record === undefined ? undefined : placesIn(sessionKey, record);
+    },
+    noteWinner: (sessionKey, winner) =>
+      inOrder(sessionKey, async () => {
+        const record = await read(sessionKey);
+        if (record !== undefined) await write(sessionKey, { ...record, winner });
+      }),
+    merge: ({ key, owner }, step) => inOrder(key, () => mergeOne(key, owner, step)),
+    async remove(sessionKey) {
+      await inOrder(sessionKey, () => removeAll(sessionKey));
+      beginning.delete(sessionKey);
+    },
+    async sweep(ownerOf, signal) {
+      for (const key of await keys()) {
+        if (signal.aborted) return;
+        const isKnown = (await ownerOf(key)) !== undefined;
+        if (isKnown) beginning.delete(key);
+        else if (!beginning.has(key)) await inOrder(key, () => removeAll(key));
+      }
+    },
+  };
+}
+
+/** The worktrees in which a turn works: a start makes those that it asks for, and ends those that the session had. */
+export async function placesForTurn(
+  worktrees: Pick<Worktrees, 'create' | 'placesOf' | 'remove'>,
+  session: Pick<LiveSession, 'key' | 'id' | 'owner' | 'workingDirectory'>,
+  { request, stopping }: Pick<LiveTurn, 'request' | 'stopping'>,
+  folder: string,
+): Promise<WorktreePlaces | undefined> {
+  const { method, routing, plan } = request;
+  const { key: sessionKey, id: sessionId, owner } = session;
+  if (method === 'session.message') {
+    return isWorktreeOf(sessionKey, folder) ? worktrees.placesOf(sessionKey) : undefined;
+  }
+  const { worktree = false } = routing;
+  if (worktree === false) {
+    if (isWorktreeOf(sessionKey, session.workingDirectory)) await worktrees.remove(sessionKey);
+    return undefined;
+  }
+  const base = worktree === true ? undefined : worktree.base;
+  const steps = plan?.mode === 'parallel' || plan?.mode === 'race' ? (plan.steps?.length ?? 0) : 0;
+  return worktrees.create({ sessionKey, sessionId, owner, folder, base, steps }, stopping.signal);
+}
+
+/** Whether a working directory is what `create` made for the session. */
+export function isWorktreeOf(sessionKey: string, folder: string): boolean {
+  return folder.endsWith(`/${[...PLACE, sessionKey].join('/')}`);
+}
+
+function withSeparator(path: string): string {
+  return path.endsWith(sep) ? path : path + sep;
+}
+
+/** The name of a session as git accepts it in that of a branch. Names that become the same are told apart by the folder. */
+function branchName(sessionId: string, sessionKey: string): string {
+  const plain = sessionId
+    .replaceAll(/[^A-Za-z0-9_-]+/g, '-')
+    .slice(0, MAX_NAME)
+    .replaceAll(/^-+|-+$/g, '');
+  return plain === '' ? sessionKey : plain;
+}

@@ -1,0 +1,164 @@
+import { isUtf8 } from 'node:buffer';
+import { copyFile, mkdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { openEntry, openFolder } from '../agents/builtin/tools/confinement.ts';
+import { GIT_SETTINGS, type Git } from '../checkpoints/run-git.ts';
+import { type Repository, refused } from './repository.ts';
+
+/** A folder of git of our own, through which we read a repository and the worktrees that were made of it. */
+export interface Workshop {
+  readonly git: Git;
+  readonly gitFolder: string;
+  readonly signal: AbortSignal;
+}
+
+export interface NewWorktree {
+  /** Empty, and made just now. */
+  readonly folder: string;
+  readonly branch: string;
+  readonly commit: string;
+}
+
+const MAX_FILES = 200_000;
+const MAX_BYTES = 4 * 1024 ** 3;
+const MAX_INDEX_BYTES = 256 * 1024 * 1024;
+const MAX_NAMED = 5;
+/** Of the repository in a worktree, which belongs to its agent. */
+const AGENT_SETTINGS = '[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n';
+
+/** Makes the folder of git, which sees the objects of the repository and nothing else of it. */
+export async function makeWorkshop(gitFolder: string, { objects }: Repository): Promise<void> {
+  if (objects.includes('\n')) throw refused('its path has a line break in it; use another folder');
+  await rm(gitFolder, { recursive: true, force: true });
+  for (const name of ['objects/info', 'objects/pack', 'refs', 'info']) {
+    await mkdir(join(gitFolder, name), { recursive: true, mode: 0o700 });
+  }
+  await writeFile(join(gitFolder, 'HEAD'), 'ref: refs/heads/none\n');
+  await writeFile(join(gitFolder, 'config'), GIT_SETTINGS);
+  await writeFile(join(gitFolder, 'objects', 'info', 'alternates'), `${objects}\n`);
+}
+
+/** The commit that a worktree begins with. Throws WORKTREE_REFUSED where there is none, or it cannot be written as files. */
+export async function findBase(workshop: Workshop, repository: Repository, base: string | undefined): Promise<string> {
+  const { git, gitFolder, signal } = workshop;
+  const run = (...args: string[]) => git.run(args, { gitFolder, workTree: repository.root.path, signal });
+  const found = await repository.resolve(base ?? 'HEAD');
+  const unknown = () => refused(`routing.worktree.base names no branch, tag or commit of it: ${base?.slice(0, 100)}`);
+  if (found === undefined) throw unknown();
+  const commit = await run('rev-parse', '--verify', '--quiet', `${found}^{commit}`).catch((error: unknown) => {
+    throw base === undefined ? error : unknown();
+  });
+  return commit.toString().trim();
+}
+
+/** Throws WORKTREE_REFUSED when the checkout has changes that a worktree of its last commit would lack. */
+export async function requireClean(workshop: Workshop, repository: Repository, commit: string): Promise<void> {
+  const { git, gitFolder, signal } = workshop;
+  const workTree = repository.root.path;
+  await copyIndex(repository, join(gitFolder, 'index'));
+  const run = (...args: string[]) => git.run(args, { gitFolder, workTree, signal });
+  const staged = namesIn(await run('diff-index', '--cached', '-z', '--name-only', commit));
+  const changed = namesIn(await run('ls-files', '-z', '-m', '-d'));
+  const dirty = [...new Set([...staged, ...changed])];
+  if (dirty.length === 0) return;
+  const named = dirty.slice(0, MAX_NAMED).join(', ');
+  const more = dirty.length > MAX_NAMED ? ` and ${dirty.length - MAX_NAMED} more` : '';
+  throw refused(
+    `it has changes that are not committed (${named}${more}), and the worktree would lack them; commit or stash them, or set routing.worktree.base to "HEAD" to begin without them`,
+  );
+}
+
+/**
+ * Writes the files of a commit into a folder, with a repository of its own that has this one commit. Nothing is registered in the
+ * repository that it was made of, and neither needs the other afterwards.
+ */
+export async function fillWorktree(workshop: Workshop, { folder, branch, commit }: NewWorktree): Promise<void> {
+  const { git, gitFolder, signal } = workshop;
+  const run = (args: readonly string[], input = '') => git.run(args, { gitFolder, workTree: folder, signal, input });
+  await requireModest(await run(['ls-tree', '-r', '-l', '-z', commit]));
+  await rm(join(gitFolder, 'index'), { force: true });
+  await run(['read-tree', commit]);
+  await run(['checkout-index', '--all', '--index', '--force', '--quiet']);
+  const marked = await run(['ls-files', '-z', '--', ':(exclude,attr:!filter)']);
+  const values = namesIn(await run(['check-attr', '-z', '--stdin', 'filter'], marked.toString()));
+  const filtered = values.filter((_, at) => at % 3 === 0 && values[at + 2] !== 'unset');
+  if (filtered.length > 0) {
+    throw refused(
+      `git changes files with a filter when it checks them out (${filtered.slice(0, MAX_NAMED).join(', ')}), as git-lfs does, and we run no programs that a repository names; work in the folder itself`,
+    );
+  }
+  const own = (...names: string[]) => join(folder, '.git', ...names);
+  const [, ...above] = branch.split('/').toReversed();
+  for (const name of ['objects/info', 'objects/pack', 'info', ['refs/heads', ...above.toReversed()].join('/')]) {
+    await mkdir(own(name), { recursive: true });
+  }
+  const objects = (await run(['rev-list', '--objects', '--no-walk', commit])).toString();
+  await run(['pack-objects', '--quiet', '--window=0', own('objects', 'pack', 'pack')], objects);
+  await writeFile(own('config'), AGENT_SETTINGS);
+  await writeFile(own('shallow'), `${commit}\n`);
+  await writeFile(own('refs', 'heads', ...branch.split('/')), `${commit}\n`);
+  await copyFile(join(gitFolder, 'index'), own('index'));
+  await writeFile(own('HEAD'), `ref: refs/heads/${branch}\n`);
+}
+
+/** Saves the files of a worktree as they are now, as a tree. What git ignores, and repositories inside, are left out. */
+export async function saveWorktree(workshop: Workshop, folder: string, objectFolder: string): Promise<string> {
+  const { git, gitFolder, signal } = workshop;
+  const common = { gitFolder, workTree: folder, signal, objectFolder };
+  await rm(join(gitFolder, 'index.lock'), { force: true });
+  const printed = await git.run(['ls-files', '-z', '-m', '-d', '-o', '--exclude-standard'], common);
+  const paths = new Set(namesIn(printed).filter((path) => !path.endsWith('/')));
+  if (paths.size > MAX_FILES) throw refused(`more than ${MAX_FILES} files have changed`);
+  const input = [...paths].map((path) => `${path}\0`).join('');
+  if (paths.size > 0) {
+    await git.run([...SAFE_WRITE, 'update-index', '-z', '--add', '--remove', '--replace', '--stdin'], {
+      ...common,
+      input,
+    });
+  }
+  return (await git.run([...SAFE_WRITE, 'write-tree'], common)).toString().trim();
+}
+
+/** What is written into the repository of a person must survive a power failure. */
+export const SAFE_WRITE = ['-c', 'core.fsync=committed'];
+
+/** What `-z` prints. Throws WORKTREE_REFUSED for a name that is not UTF-8. */
+export function namesIn(printed: Buffer): readonly string[] {
+  if (!isUtf8(printed)) throw refused('it has names of files that are not UTF-8');
+  return printed.toString().split('\0').filter(Boolean);
+}
+
+function requireModest(listed: Buffer): void {
+  let [files, bytes] = [0, 0];
+  for (const entry of listed.toString('latin1').split('\0')) {
+    if (entry === '') continue;
+    files += 1;
+    bytes += Number(/^\d+ blob [0-9a-f]+ +(\d+)\t/.exec(entry)?.[1] ?? 0);
+  }
+  if (files > MAX_FILES || bytes > MAX_BYTES) {
+    throw refused(`it is too large for a worktree: ${files} files with ${bytes} bytes`);
+  }
+}
+
+/** Without an index, every file counts as removed from it. */
+async function copyIndex({ root }: Repository, target: string): Promise<void> {
+  await rm(target, { force: true });
+  const folder = await openFolder(root, ['.git']);
+  try {
+    const { handle, size } = await openEntry(folder, 'index');
+    try {
+      if (size > MAX_INDEX_BYTES) throw refused('its index is too large');
+      const { atimeMs, mtimeMs } = await handle.stat();
+      await writeFile(target, await handle.readFile());
+      // Git compares files with the time of the index: a younger copy would hide changes of the same moment.
+      await utimes(target, Math.floor(atimeMs) / 1000, Math.floor(mtimeMs) / 1000);
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (error instanceof AppError || errorCode(error) !== 'ENOENT') throw error;
+  } finally {
+    await folder.close();
+  }
+}
