@@ -1,4 +1,5 @@
 import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { useSearchParams } from 'wouter';
 import { Problem } from '../data/request.ts';
 import { spanText } from './text.ts';
 
@@ -118,5 +119,35 @@ export function Dialog(props: { title: string; onClose: () => void; children: Re
       </header>
       {children}
     </dialog>
+  );
+}
+
+/** The filters of a list are in the address of its page, so that a link shows the same list. An empty value removes a filter. */
+export function useFilters(): readonly [given: URLSearchParams, change: (name: string, value: string) => void] {
+  const [given, setGiven] = useSearchParams();
+  function change(name: string, value: string): void {
+    const next = new URLSearchParams(given);
+    if (value === '') next.delete(name);
+    else next.set(name, value);
+    setGiven(next, { replace: true });
+  }
+  return [given, change];
+}
+
+interface Pages {
+  readonly hasNextPage: boolean;
+  readonly isFetchingNextPage: boolean;
+  fetchNextPage(): Promise<unknown>;
+}
+
+/** The button below a list that has further pages. */
+export function More({ of: pages, children }: { readonly of: Pages; readonly children: ReactNode }) {
+  if (!pages.hasNextPage) return null;
+  return (
+    <p className="more">
+      <button type="button" disabled={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+        {children}
+      </button>
+    </p>
   );
 }

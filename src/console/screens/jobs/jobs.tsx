@@ -1,10 +1,10 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useId, useState } from 'react';
-import { Link, useLocation, useSearchParams } from 'wouter';
+import { Link, useLocation } from 'wouter';
 import type { ListJobsParams } from '../../../bridge/contract/jobs.ts';
 import type { JobRecord } from '../../../client/trestle-client.ts';
 import { trestle } from '../../data/bridge.ts';
-import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, More, Since, useFilters } from '../../parts/parts.tsx';
 import { spanText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -22,13 +22,13 @@ export default function Jobs() {
   const { system, live } = useConsole();
   const queries = useQueryClient();
   useEffect(() => live?.watch(['jobs'], () => void queries.invalidateQueries({ queryKey: ['jobs'] })), [live, queries]);
-  const [given, setGiven] = useSearchParams();
+  const [given, change] = useFilters();
   const [isNew, setNew] = useState(false);
   const client = trestle(system.signIn);
   const status = STATES.find((state) => state === given.get('state'));
   const search = given.get('search') ?? '';
   const filter: ListJobsParams = { ...(status !== undefined && { status }), ...(search !== '' && { search }) };
-  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const pages = useInfiniteQuery({
     queryKey: ['jobs', filter],
     queryFn: ({ pageParam }) =>
       client.jobs.list({ ...filter, limit: PAGE, ...(pageParam !== '' && { cursor: pageParam }) }),
@@ -41,14 +41,9 @@ export default function Jobs() {
       return live === undefined && summary !== undefined && summary.pending + summary.running > 0 ? BUSY_MS : IDLE_MS;
     },
   });
+  const { data, error } = pages;
   const summary = data?.pages[0]?.summary;
   const jobs = data?.pages.flatMap((page) => page.jobs) ?? [];
-  function change(name: string, value: string): void {
-    const next = new URLSearchParams(given);
-    if (value === '') next.delete(name);
-    else next.set(name, value);
-    setGiven(next, { replace: true });
-  }
   const missing = data?.pages[0]?.nodes?.filter((node) => node.status === 'unavailable') ?? [];
   return (
     <>
@@ -90,13 +85,7 @@ export default function Jobs() {
       )}
       {data !== undefined && jobs.length === 0 ? <Empty isFiltered={Object.keys(filter).length > 0} /> : null}
       {jobs.length === 0 ? null : <Table jobs={jobs} />}
-      {hasNextPage ? (
-        <p className="more">
-          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            Older jobs
-          </button>
-        </p>
-      ) : null}
+      <More of={pages}>Older jobs</More>
       {isNew ? <NewJob onClose={() => setNew(false)} /> : null}
     </>
   );

@@ -11,7 +11,7 @@ import {
   removeSchedule,
   runSchedule,
 } from '../../data/bridge.ts';
-import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, Field, More } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useOwnName } from '../board/board.tsx';
@@ -29,13 +29,14 @@ export default function Schedules() {
   const [shown, setShown] = useState<string>();
   const [removed, setRemoved] = useState<Schedule>();
   const refresh = () => queries.invalidateQueries({ queryKey: ['schedules'] });
-  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const pages = useInfiniteQuery({
     queryKey: ['schedules'],
     queryFn: ({ pageParam }) => listSchedules(pageParam === '' ? {} : { cursor: pageParam }),
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }) => nextCursor,
     refetchInterval: REFRESH_MS,
   });
+  const { data, error } = pages;
   const schedules = data?.pages.flatMap((page) => page.schedules) ?? [];
   return (
     <>
@@ -65,13 +66,7 @@ export default function Schedules() {
           onRemove={setRemoved}
         />
       )}
-      {hasNextPage ? (
-        <p className="more">
-          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            Older schedules
-          </button>
-        </p>
-      ) : null}
+      <More of={pages}>Older schedules</More>
       {isNew ? <NewSchedule onClose={() => setNew(false)} onMade={refresh} /> : null}
       {shown === undefined ? null : <Details scheduleId={shown} onClose={() => setShown(undefined)} />}
       {removed === undefined ? null : (

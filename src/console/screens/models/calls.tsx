@@ -1,9 +1,8 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { useSearchParams } from 'wouter';
 import type { CallsQuery } from '../../../completions/contract/calls.ts';
 import { type Call, listCalls, readCall } from '../../data/completions.ts';
-import { Dialog, ErrorBox } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, More, useFilters } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 
 const OUTCOMES = ['ok', 'error', 'aborted', 'partial', 'cached'] as const;
@@ -21,27 +20,22 @@ const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** Each call to a model, newest first. The filters are in the address. */
 export default function Calls() {
-  const [given, setGiven] = useSearchParams();
+  const [given, change] = useFilters();
   const [chosen, setChosen] = useState<string>();
   const outcome = OUTCOMES.find((one) => one === given.get('outcome'));
   const filter: CallsQuery = {
     ...Object.fromEntries(TEXTS.flatMap((name) => (given.get(name) ? [[name, given.get(name)]] : []))),
     ...(outcome !== undefined && { outcome }),
   };
-  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const pages = useInfiniteQuery({
     queryKey: ['calls', filter],
     queryFn: ({ pageParam }) => listCalls({ ...filter, ...(pageParam !== '' && { before: pageParam }) }),
     initialPageParam: '',
     getNextPageParam: ({ has_more: hasMore, data: rows }) => (hasMore ? (rows.at(-1)?.id ?? null) : null),
     placeholderData: keepPreviousData,
   });
+  const { data, error } = pages;
   const calls = data?.pages.flatMap((page) => page.data) ?? [];
-  function change(name: string, value: string): void {
-    const next = new URLSearchParams(given);
-    if (value === '') next.delete(name);
-    else next.set(name, value);
-    setGiven(next, { replace: true });
-  }
   return (
     <>
       <header className="bar">
@@ -74,13 +68,7 @@ export default function Calls() {
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
       {data !== undefined && calls.length === 0 ? <p className="empty">No call matches.</p> : null}
       {calls.length === 0 ? null : <Table calls={calls} onChoose={setChosen} />}
-      {hasNextPage ? (
-        <p className="more">
-          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            Older calls
-          </button>
-        </p>
-      ) : null}
+      <More of={pages}>Older calls</More>
       {chosen === undefined ? null : <CallDialog id={chosen} onClose={() => setChosen(undefined)} />}
     </>
   );

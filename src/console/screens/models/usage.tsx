@@ -1,11 +1,11 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import type { UsageReport } from '../../../completions/contract/keys.ts';
 import { listUsers } from '../../data/administration.ts';
 import { readUsage } from '../../data/completions.ts';
 import { BarChart, MAX_SERIES } from '../../parts/chart.tsx';
-import { ErrorBox } from '../../parts/parts.tsx';
+import { ErrorBox, useFilters } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 
@@ -37,7 +37,7 @@ const dayText = (at: number) => new Date(at).toISOString().slice(0, 10);
 
 /** What the calls to models have used and cost. The choice is in the address. */
 export default function Usage() {
-  const [given, setGiven] = useSearchParams();
+  const [given, change] = useFilters();
   const { person } = useConsole();
   const group = GROUPS.find((one) => one === given.get('by')) ?? 'model';
   const metric = METRIC_NAMES.find((one) => one === given.get('metric')) ?? 'cost';
@@ -65,11 +65,6 @@ export default function Usage() {
   const nameOf = useNames(group);
   // Others' calls are for those who see the work of others; where nobody logs in, that is everyone.
   const seesOthers = person === undefined || person.permissions.includes('admin.bridge.read');
-  function change(name: string, value: string): void {
-    const next = new URLSearchParams(given);
-    next.set(name, value);
-    setGiven(next, { replace: true });
-  }
   return (
     <>
       <header className="bar">

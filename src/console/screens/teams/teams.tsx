@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import type { Team } from '../../../accounts/contract/teams.ts';
 import { createTeam, listAllTeams, listOwnTeams } from '../../data/teams.ts';
-import { ErrorBox } from '../../parts/parts.tsx';
+import { ErrorBox, More } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { budgetText, TeamForm } from './team-form.tsx';
@@ -24,7 +24,7 @@ export default function Teams() {
   const isAdmin = useIsAdmin();
   const [isNew, setNew] = useState(false);
   const isAll = isAdmin && given.get('show') !== 'mine';
-  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const pages = useInfiniteQuery({
     queryKey: ['teams', isAll ? 'all' : 'mine'],
     queryFn: async ({ pageParam }) =>
       isAll ? listAllTeams(pageParam) : { teams: await listOwnTeams(), nextCursor: null },
@@ -32,6 +32,7 @@ export default function Teams() {
     getNextPageParam: ({ nextCursor }) => nextCursor,
     placeholderData: keepPreviousData,
   });
+  const { data, error } = pages;
   const teams = data?.pages.flatMap((page) => page.teams) ?? [];
   return (
     <>
@@ -72,13 +73,7 @@ export default function Teams() {
         </section>
       ) : null}
       {teams.length === 0 ? null : <Table teams={teams} hasRoles={!isAll} />}
-      {hasNextPage ? (
-        <p className="more">
-          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            More teams
-          </button>
-        </p>
-      ) : null}
+      <More of={pages}>More teams</More>
       {isNew ? (
         <TeamForm
           title="New team"

@@ -1,8 +1,7 @@
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
-import { useSearchParams } from 'wouter';
 import type { AuditQuery } from '../../../accounts/contract/administration.ts';
 import { type AuditPage, listAudit } from '../../data/administration.ts';
-import { ErrorBox } from '../../parts/parts.tsx';
+import { ErrorBox, More, useFilters } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 
 const FILTERS = [
@@ -16,24 +15,19 @@ const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** What happened to accounts, newest first. The filters are in the address. */
 export default function Audit() {
-  const [given, setGiven] = useSearchParams();
+  const [given, change] = useFilters();
   const filter: AuditQuery = Object.fromEntries(
     FILTERS.flatMap(({ name }) => (given.get(name) ? [[name, given.get(name)]] : [])),
   );
-  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const pages = useInfiniteQuery({
     queryKey: ['audit', filter],
     queryFn: ({ pageParam }) => listAudit({ ...filter, ...(pageParam !== '' && { cursor: pageParam }) }),
     initialPageParam: '',
     getNextPageParam: ({ nextCursor }) => nextCursor,
     placeholderData: keepPreviousData,
   });
+  const { data, error } = pages;
   const entries = data?.pages.flatMap((page) => page.entries) ?? [];
-  function change(name: string, value: string): void {
-    const next = new URLSearchParams(given);
-    if (value === '') next.delete(name);
-    else next.set(name, value);
-    setGiven(next, { replace: true });
-  }
   return (
     <>
       <header className="bar">
@@ -58,13 +52,7 @@ export default function Audit() {
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
       {data !== undefined && entries.length === 0 ? <p className="empty">Nothing matches.</p> : null}
       {entries.length === 0 ? null : <Table entries={entries} onFilter={change} />}
-      {hasNextPage ? (
-        <p className="more">
-          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            Older entries
-          </button>
-        </p>
-      ) : null}
+      <More of={pages}>Older entries</More>
     </>
   );
 }

@@ -1,9 +1,8 @@
 import { keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
-import { useSearchParams } from 'wouter';
 import type { OwnedSubscription, PlanView, SubscriptionStatus } from '../../../accounts/contract/own-data.ts';
 import { listAllSubscriptions, listPlans, setSubscriptionStatus } from '../../data/administration.ts';
-import { Dialog, ErrorBox, Part } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, More, Part, useFilters } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -20,12 +19,12 @@ const inWords = (status: string) => status.replace('_', ' ');
 
 /** Who has bought what, and the plans that purchases give. The filters are in the address. */
 export default function Subscriptions() {
-  const [given, setGiven] = useSearchParams();
+  const [given, change] = useFilters();
   const [chosen, setChosen] = useState<string>();
   const status = STATUSES.find((one) => one === given.get('status'));
   const plan = given.get('plan') ?? '';
   const plans = useQuery({ queryKey: ['plans'], queryFn: listPlans });
-  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const pages = useInfiniteQuery({
     queryKey: ['all-subscriptions', status, plan],
     queryFn: ({ pageParam }) =>
       listAllSubscriptions({
@@ -37,14 +36,9 @@ export default function Subscriptions() {
     getNextPageParam: ({ nextCursor }) => nextCursor,
     placeholderData: keepPreviousData,
   });
+  const { data, error } = pages;
   const rows = data?.pages.flatMap((page) => page.subscriptions) ?? [];
   const subscription = rows.find(({ id }) => id === chosen);
-  function change(name: string, value: string): void {
-    const next = new URLSearchParams(given);
-    if (value === '') next.delete(name);
-    else next.set(name, value);
-    setGiven(next, { replace: true });
-  }
   return (
     <>
       <header className="bar">
@@ -68,13 +62,7 @@ export default function Subscriptions() {
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
       {data !== undefined && rows.length === 0 ? <p className="empty">No subscription matches.</p> : null}
       {rows.length === 0 ? null : <Table rows={rows} onChoose={setChosen} />}
-      {hasNextPage ? (
-        <p className="more">
-          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            Older subscriptions
-          </button>
-        </p>
-      ) : null}
+      <More of={pages}>Older subscriptions</More>
       <ErrorBox error={plans.error} />
       {plans.data === undefined ? null : <Plans plans={plans.data} onShow={(name) => change('plan', name)} />}
       {subscription === undefined ? null : (

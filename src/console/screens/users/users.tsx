@@ -1,9 +1,9 @@
 import { keepPreviousData, useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import type { User } from '../../../accounts/contract/conventions.ts';
 import { actOnUser, listUsers, removeUser, setPlan, setRole, type UserAction } from '../../data/administration.ts';
-import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, Field, More, useFilters } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -11,11 +11,11 @@ import { Invitations, ROLES, rolesFor } from './invitations.tsx';
 
 /** The people of this server. */
 export default function Users() {
-  const [given, setGiven] = useSearchParams();
+  const [given, change] = useFilters();
   const [chosen, setChosen] = useState<string>();
   const search = given.get('search') ?? '';
   const role = given.get('role') ?? '';
-  const { data, error, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const pages = useInfiniteQuery({
     queryKey: ['users', search, role],
     queryFn: ({ pageParam }) =>
       listUsers({
@@ -27,14 +27,9 @@ export default function Users() {
     getNextPageParam: ({ nextCursor }) => nextCursor,
     placeholderData: keepPreviousData,
   });
+  const { data, error } = pages;
   const users = data?.pages.flatMap((page) => page.users) ?? [];
   const user = users.find(({ id }) => id === chosen);
-  function change(name: string, value: string): void {
-    const next = new URLSearchParams(given);
-    if (value === '') next.delete(name);
-    else next.set(name, value);
-    setGiven(next, { replace: true });
-  }
   return (
     <>
       <header className="bar">
@@ -59,13 +54,7 @@ export default function Users() {
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
       {data !== undefined && users.length === 0 ? <p className="empty">Nobody matches.</p> : null}
       {users.length === 0 ? null : <Table users={users} onChoose={setChosen} />}
-      {hasNextPage ? (
-        <p className="more">
-          <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            More users
-          </button>
-        </p>
-      ) : null}
+      <More of={pages}>More users</More>
       <Invitations />
       {user === undefined ? null : <UserDialog user={user} onClose={() => setChosen(undefined)} />}
     </>
