@@ -1,6 +1,7 @@
-import { access, mkdir, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { exists } from '../../platform/files/make-folder.ts';
 
 /** An agent as npm has it, in the version that was tried with this release. */
 export interface AgentPackage {
@@ -131,11 +132,4 @@ export async function removeAgent({ id, command }: AgentPackage, dataDirectory: 
   await rm(join(installedPrograms(dataDirectory), command), { force: true });
   for (const name of names) await rm(join(programs, name), { recursive: true });
   return names.length > 0;
-}
-
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }

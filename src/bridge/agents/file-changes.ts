@@ -48,7 +48,7 @@ export function withinChangeBounds(changes: readonly FileChange[]): readonly Fil
   });
 }
 
-function linesOf(text: string): readonly string[] {
+export function linesOf(text: string): readonly string[] {
   if (text === '') return [];
   return (text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
 }

@@ -59,8 +59,8 @@ function ownFile({ row, file }: KeptFile) {
   return { contentType, sizeBytes, body: sizeBytes === 0 ? '' : createReadStream(file, { end: sizeBytes - 1 }) };
 }
 
-/** The name in a link of another bridge; as it stands where it is not encoded properly. */
-function decodeName(name: string): string {
+/** A name from a link or a header, which hold ASCII only; as it stands where it is not encoded properly. */
+export function decodeName(name: string): string {
   try {
     return decodeURIComponent(name);
   } catch {

@@ -5,6 +5,7 @@ import {
   postEvent,
 } from '../../platform/callbacks/callback-post.ts';
 import { withinTime } from '../../platform/clock/clock.ts';
+import { createRounds } from '../../platform/queue/batcher.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobDeliveryStore, JobStore } from '../storage/job-store.ts';
@@ -36,38 +37,28 @@ const AT_ONCE = 32;
 /** An attempt without a heartbeat for this long has ended with its bridge. */
 const ATTEMPT_LIMIT_MS = ATTEMPT_MS + 20_000;
 /** The longest possible wait. A delivery that is due later was scheduled before the clock was set back. */
-const LONGEST_WAIT_MS = 2 * ATTEMPT_LIMIT_MS;
+const MAX_WAIT_MS = 2 * ATTEMPT_LIMIT_MS;
 const STOP_MS = 2000;
 
 export function createDeliveries({ store, jobs, senders, clock, logger }: DeliveriesOptions): Deliveries {
   const underWay = new Map<string, Promise<void>>();
   const timers = new Set<() => void>();
   const stopped = new AbortController();
-  let looking: Promise<void> | undefined;
-  let lookAgain = false;
+  const rounds = createRounds(beginDue);
   let isStopping = false;
-
-  function look(): Promise<void> {
-    lookAgain = looking !== undefined;
-    looking ??= beginDue().finally(() => {
-      looking = undefined;
-      if (lookAgain) void look();
-    });
-    return looking;
-  }
 
   async function beginDue(): Promise<void> {
     try {
       const room = AT_ONCE - underWay.size;
       if (isStopping || room <= 0) return;
       const now = clock.now();
-      for (const delivery of await store.due(now, now + LONGEST_WAIT_MS, room)) {
+      for (const delivery of await store.due(now, now + MAX_WAIT_MS, room)) {
         if (underWay.has(delivery.id)) continue;
         const work = attempt(delivery)
           .catch((error: unknown) => logger.warn({ err: error, jobId: delivery.job_id }, 'a delivery has to wait'))
           .finally(() => {
             underWay.delete(delivery.id);
-            void look();
+            void rounds.look();
           });
         underWay.set(delivery.id, work);
       }
@@ -97,17 +88,17 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
   function lookAfter(ms: number): void {
     const cancel = clock.after(ms, () => {
       timers.delete(cancel);
-      void look();
+      void rounds.look();
     });
     timers.add(cancel);
   }
 
   return {
-    look,
+    look: rounds.look,
     async stop() {
       isStopping = true;
       const ended = async () => {
-        await looking;
+        await rounds.underWay();
         await Promise.all(underWay.values());
       };
       await withinTime(clock, STOP_MS, ended(), () => undefined);

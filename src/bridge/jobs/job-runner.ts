@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
+import { createRounds } from '../../platform/queue/batcher.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { ServerBox } from '../sessions/mcp-servers.ts';
@@ -63,17 +64,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
   const active = new Map<string, ActiveJob>();
   const underWay = new Set<Promise<void>>();
   let isDraining = false;
-  let looking: Promise<void> | undefined;
-  let lookAgain = false;
-
-  function look(): Promise<void> {
-    lookAgain = looking !== undefined;
-    looking ??= takeAll().finally(() => {
-      looking = undefined;
-      if (lookAgain) void look();
-    });
-    return looking;
-  }
+  const rounds = createRounds(takeAll);
 
   async function takeAll(): Promise<void> {
     try {
@@ -83,7 +74,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
         const run = runJob(job).then((hasEnded) => {
           underWay.delete(run);
           // A job that was put back waits for its session, and whatever runs there tells when it has ended.
-          if (hasEnded) void look();
+          if (hasEnded) void rounds.look();
         });
         underWay.add(run);
       }
@@ -165,13 +156,13 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
   }
 
   return {
-    look,
+    look: rounds.look,
     sessionIdle() {
-      if (queue.hasLeft()) void look();
+      if (queue.hasLeft()) void rounds.look();
     },
     async compare() {
       // While a job is being taken it runs for the store and not yet here.
-      await looking;
+      await rounds.underWay();
       const before = [...active.values()];
       const known = await search.runningOn(instance);
       const byId = new Map(known.map((row) => [row.id, row]));
@@ -180,7 +171,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
         if (row?.attempt !== one.job.attempt) stopJob(one, 'lost');
         else if (row.stop_requested === 1) stopJob(one, 'cancelled');
       }
-      if (looking !== undefined) return;
+      if (rounds.underWay() !== undefined) return;
       for (const { id } of known) if (!active.has(id)) await options.release(id);
     },
     cancel(jobId) {
@@ -196,7 +187,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     },
     async stop() {
       isDraining = true;
-      await looking;
+      await rounds.underWay();
       await Promise.all(underWay);
     },
   };

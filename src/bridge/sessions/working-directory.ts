@@ -46,7 +46,7 @@ interface WorkingDirectoryOptions {
   readonly isFenced?: boolean;
 }
 
-const LONGEST_PATH = 4096;
+const MAX_PATH = 4096;
 
 export function createWorkingDirectories(options: WorkingDirectoryOptions): WorkingDirectories {
   const { roots, dataDirectory, places } = options;
@@ -82,7 +82,7 @@ export function createWorkingDirectories(options: WorkingDirectoryOptions): Work
     owner: string,
     use: (folder: HeldFolder, real: string) => Result,
   ) {
-    if (requested.length > LONGEST_PATH || requested.includes('\0') || !isAbsolute(requested)) {
+    if (requested.length > MAX_PATH || requested.includes('\0') || !isAbsolute(requested)) {
       throw refused('it must be an absolute path');
     }
     // A person's own folder is made by the first look at it.
@@ -145,7 +145,8 @@ function isInside(path: string, root: string): boolean {
   return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
 }
 
-async function identitiesOf(paths: readonly string[]): Promise<readonly Identity[]> {
+/** The identities of those that are there. */
+export async function identitiesOf(paths: readonly string[]): Promise<readonly Identity[]> {
   const found = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => undefined)));
   return found.filter((identity) => identity !== undefined);
 }

@@ -1,6 +1,6 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Confine } from '../agents/builtin/tools/confinement.ts';
-import { changeOfTexts } from '../agents/file-changes.ts';
+import { changeOfTexts, linesOf } from '../agents/file-changes.ts';
 import type { FolderChange } from '../checkpoints/folder-state.ts';
 import { restoreFiles } from '../checkpoints/restore-files.ts';
 import { type ChangeTotals, type Checkpoints, totalsOf } from '../checkpoints/turn-checkpoints.ts';
@@ -190,9 +190,4 @@ function unifiedOf(change: FileChange): string {
     after: { mode: '100644', oid: '' },
   });
   return `${head}@@ -${first + 1},${removed} +${first + 1},${added} @@\n${lines.map((line) => `${line}\n`).join('')}`;
-}
-
-function linesOf(text: string): readonly string[] {
-  if (text === '') return [];
-  return (text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
 }

@@ -12,7 +12,7 @@ import {
   lineageOf,
   type PrivatePlaces,
 } from '../sessions/private-places.ts';
-import type { OwnerRoots, WorkingDirectories } from '../sessions/working-directory.ts';
+import { identitiesOf, type OwnerRoots, type WorkingDirectories } from '../sessions/working-directory.ts';
 
 /** The folders in which agents may work, for people who choose one. */
 export interface FolderList {
@@ -75,11 +75,6 @@ export function createFolderList(ownerRoots: OwnerRoots, places: PrivatePlaces):
       }
     },
   };
-}
-
-async function identitiesOf(paths: readonly string[]): Promise<readonly Identity[]> {
-  const found = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => undefined)));
-  return found.filter((identity) => identity !== undefined);
 }
 
 async function folderNames(folder: HeldFolder): Promise<{ names: readonly string[]; isCut: boolean }> {

@@ -2,6 +2,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { defineRoute, type ErrorForBody, type Guard, type Route } from '../../platform/http/surface.ts';
 import { may, ownersSought } from '../../platform/identity/principal.ts';
 import type { BridgeCaller } from '../access.ts';
+import { decodeName } from '../artifacts/artifact-route.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
 import { FolderPage, FolderQuery } from '../contract/files.ts';
 import { SubmittedJob } from '../contract/jobs.ts';
@@ -38,15 +39,6 @@ export function workbenchErrorBody({ code, message, requestId, details }: ErrorF
 const MAX_ANSWER_BYTES = 128 * 1024;
 const MAX_SCHEDULE_BYTES = 256 * 1024;
 const MAX_UPLOAD_BYTES = 25 * 1024 * 1024;
-
-/** Headers hold ASCII only, so a name is percent-encoded; one that is not is taken as it is. */
-function decodeName(name: string): string {
-  try {
-    return decodeURIComponent(name);
-  } catch {
-    return name;
-  }
-}
 
 /** THE TABLE of the second surface: each row names its guard. What a row shows is limited to what the caller sees. */
 export function workbenchRoutes(guard: Guard<BridgeCaller>, parts: WorkbenchParts): readonly Route[] {

@@ -2,6 +2,14 @@ import { mkdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errorCode } from '../errors/app-error.ts';
 
+/** Whether there is something at a path; a link counts when its target is there. */
+export async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
 /**
  * Creates a folder and the folders above it, for their owner only. Node's own `recursive` never returns where a folder
  * cannot be created and its parent exists, as in `/proc`; this tries every level once.

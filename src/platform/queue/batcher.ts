@@ -30,7 +30,7 @@ interface Waiter {
   readonly reject: (error: unknown) => void;
 }
 
-const LONGEST_DELAY_FACTOR = 64;
+const MAX_DELAY_FACTOR = 64;
 const TRIES_AT_CLOSE = 3;
 
 export function createBatcher<Item>(options: BatcherOptions<Item>): Batcher<Item> {
@@ -45,7 +45,7 @@ export function createBatcher<Item>(options: BatcherOptions<Item>): Batcher<Item
 
   function writeSoon(): void {
     if (writing || stopTimer !== undefined || items.length === 0) return;
-    stopTimer = clock.after(maxDelayMs * Math.min(2 ** failures, LONGEST_DELAY_FACTOR), () => void writeNow());
+    stopTimer = clock.after(maxDelayMs * Math.min(2 ** failures, MAX_DELAY_FACTOR), () => void writeNow());
   }
 
   /** Goes on until nothing is left: what came during a write is the next batch. */
@@ -107,4 +107,21 @@ export function createBatcher<Item>(options: BatcherOptions<Item>): Batcher<Item
       if (lost > 0) onDropped(lost);
     },
   };
+}
+
+/** Runs one round at a time: a call during a round leads to one more round after it. */
+export function createRounds(round: () => Promise<void>) {
+  let current: Promise<void> | undefined;
+  let again = false;
+
+  function look(): Promise<void> {
+    again = current !== undefined;
+    current ??= round().finally(() => {
+      current = undefined;
+      if (again) void look();
+    });
+    return current;
+  }
+
+  return { look, underWay: () => current };
 }

@@ -8,7 +8,7 @@ import { type Static, Type } from 'typebox';
 import { Check } from 'typebox/value';
 import type { Clock } from '../../clock/clock.ts';
 import { AppError } from '../../errors/app-error.ts';
-import { makeFolder } from '../../files/make-folder.ts';
+import { exists, makeFolder } from '../../files/make-folder.ts';
 import type { Database, DatabaseLocation, SqlConnection } from '../database.ts';
 import { type DatabaseDefinition, migrate, refuseNewerSchema } from '../migrations.ts';
 import { openEngine } from '../open-engine.ts';
@@ -66,13 +66,6 @@ async function backUp(
   await database.backupTo(file);
   const tables = await useSqliteFile(file, 'read', digestTables);
   return { name: database.name, engine: database.engine, file: name, sha256: await fileChecksum(file), tables };
-}
-
-async function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
 }
 
 /** Makes the names in a folder durable. */
