@@ -110,7 +110,7 @@ interface Patience {
 }
 
 const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 5000;
+const MAX_PAUSE_MS = 5000;
 
 export function createPatience(limitMs: number, signal: AbortSignal): Patience {
   let since: number | undefined;
@@ -124,7 +124,7 @@ export function createPatience(limitMs: number, signal: AbortSignal): Patience {
       if (!isPassing(error)) throw error;
       const now = performance.now();
       since ??= now;
-      const pauseMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts) * (0.5 + randomFraction() / 2);
+      const pauseMs = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts) * (0.5 + randomFraction() / 2);
       attempts += 1;
       if (now + pauseMs - since > limitMs) throw error;
       await sleep(pauseMs, signal);

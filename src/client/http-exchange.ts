@@ -32,7 +32,7 @@ interface HttpExchangeOptions {
 const HEAD_MS = 120_000;
 /** What stands before a bridge answers with these while the bridge is away. */
 export const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
-export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
   const { rpcUrl, streamSilenceMs } = options;
@@ -71,7 +71,7 @@ export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
     async call(request, headers, signal) {
       // Without a stream there is no heartbeat before the response: the caller's own timeout counts.
       const response = await post(request, { accept: 'application/json', ...headers }, signal);
-      return resultOf(await readAnswer(response, LONGEST_TIMER_MS));
+      return resultOf(await readAnswer(response, MAX_TIMER_MS));
     },
     async *stream(request, headers, signal) {
       const head = new AbortController();

@@ -1,5 +1,5 @@
 import type { CallOptions } from './bridge-transport.ts';
-import { AWAY, LONGEST_TIMER_MS, readDocument, reasonOf } from './http-exchange.ts';
+import { AWAY, MAX_TIMER_MS, readDocument, reasonOf } from './http-exchange.ts';
 import { clientError, connectionLost, TrestleError } from './trestle-error.ts';
 
 /** One request to `/api/bridge/*`, within the limits of the client. */
@@ -56,7 +56,7 @@ export async function requestText(
   const response = await send(options, request, signal);
   if (!response.ok) return refuse(response.status, await readJson(response));
   const nextCursor = response.headers.get('x-next-cursor') ?? undefined;
-  return { text: await readDocument(response, LONGEST_TIMER_MS), nextCursor };
+  return { text: await readDocument(response, MAX_TIMER_MS), nextCursor };
 }
 
 async function send(
@@ -94,7 +94,7 @@ function refuse(status: number, document: object | undefined): never {
 }
 
 async function readJson(response: Response): Promise<object | undefined> {
-  const text = await readDocument(response, LONGEST_TIMER_MS);
+  const text = await readDocument(response, MAX_TIMER_MS);
   try {
     const value: unknown = JSON.parse(text);
     return typeof value === 'object' && value !== null ? value : undefined;

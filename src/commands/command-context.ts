@@ -73,14 +73,14 @@ export class CommandExit extends Error {
   }
 }
 
-const LONGEST = 4096;
+const MAX_CHARACTERS = 4096;
 
 /** The first line of standard input: a password on the command line would stand in the history and in the process list. */
 export async function readPassword(context: CommandContext, input: Readable = process.stdin): Promise<string> {
   let text = '';
   for await (const chunk of input.setEncoding('utf8')) {
     text += chunk;
-    if (text.length > LONGEST) break;
+    if (text.length > MAX_CHARACTERS) break;
   }
   const [line = ''] = text.split(/\r?\n/, 1);
   if (line !== '') return line;

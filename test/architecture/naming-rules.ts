@@ -71,6 +71,6 @@ export const noLeftovers: Rule = (file) =>
 
 /** Limits are named `MAX_` and `MIN_` (glossary). */
 export const limitNames: Rule = (file) =>
-  [...file.text.matchAll(/^ *(?:export )?const (?:MOST|LEAST)_\w+/gm)].map(({ index, 0: found }) =>
-    violation(file, index, `${found.trim()}: limits are named MAX_ or MIN_`),
-  );
+  [
+    ...file.text.matchAll(/^ *(?:export )?const (?:MOST|LEAST|LONGEST|LARGEST|DEEPEST|SMALLEST|SHORTEST)(?:_\w+)?\b/gm),
+  ].map(({ index, 0: found }) => violation(file, index, `${found.trim()}: limits are named MAX_ or MIN_`));

@@ -268,7 +268,11 @@ const samples: Readonly<Record<string, Samples>> = {
   },
   limitNames: {
     rule: limitNames,
-    refused: [['src/a.ts', 'const MOST_FILES = 3;']],
+    refused: [
+      ['src/a.ts', 'const MOST_FILES = 3;'],
+      ['src/a.ts', 'export const LONGEST_NAME = 3;'],
+      ['src/a.ts', '  const DEEPEST = 3;'],
+    ],
     passed: [['src/a.ts', 'const MAX_FILES = 3;']],
   },
   noLeftovers: {

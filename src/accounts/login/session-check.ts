@@ -29,11 +29,11 @@ export interface SeenSession {
 /** A use is noted again after this time: a session in use costs a read per request, and a write per minute. */
 const NOTED_EVERY_MS = 60_000;
 /** Longer than any token of ours: not worth a digest. */
-const LONGEST_TOKEN = 128;
+const MAX_TOKEN = 128;
 
 export function createSessionCheck({ store, settings, clock, seen }: SessionCheckOptions): SessionCheck {
   return async (token, as) => {
-    if (token === '' || token.length > LONGEST_TOKEN) return undefined;
+    if (token === '' || token.length > MAX_TOKEN) return undefined;
     const found = await store.byToken(tokenKey(token));
     if (found === undefined) return undefined;
     const now = clock.now();

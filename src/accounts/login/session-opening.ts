@@ -45,7 +45,7 @@ export interface SessionOpening {
   setSessionCookie(call: Pick<Call, 'head' | 'reply'>, token: string): void;
 }
 
-const LONGEST_USER_AGENT = 256;
+const MAX_USER_AGENT = 256;
 
 type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort;
 
@@ -113,7 +113,7 @@ export function createSessionOpening(parts: Parts): SessionOpening {
 
 /** Shown in the list of sessions: what cannot be shown, or stored, is left out. */
 function userAgentOf(header: string | undefined): string {
-  return (header ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, LONGEST_USER_AGENT);
+  return (header ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, MAX_USER_AGENT);
 }
 
 /** Devices on which someone has logged in fully before. The cookie is sealed: nobody can make one. */

@@ -22,7 +22,7 @@ import {
 type Confirmation = GivenFactor & { readonly password?: string | undefined };
 
 const ISSUER = 'Trestle';
-const LONGEST_LABEL = 100;
+const MAX_LABEL = 100;
 
 type Parts = AccountsCore & {
   readonly opening: SessionOpening;
@@ -144,5 +144,5 @@ async function qrCode(uri: string): Promise<string> {
 /** Colons part issuer and account in the address; nothing invisible belongs there either. */
 function labelText(given: string | undefined, fallback: string): string {
   const text = (given ?? '').replaceAll(/[\p{C}:]/gu, '').trim();
-  return [...(text === '' ? fallback : text)].slice(0, LONGEST_LABEL).join('');
+  return [...(text === '' ? fallback : text)].slice(0, MAX_LABEL).join('');
 }

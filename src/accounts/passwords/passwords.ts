@@ -2,8 +2,8 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { IsBreached } from '../../platform/secrets/password-filter.ts';
 import { COMMON_PASSWORD_WORDS } from './common-password-words.ts';
 
-const LEAST = 8;
-const MOST = 256;
+const MIN_CHARACTERS = 8;
+const MAX_CHARACTERS = 256;
 /** A shorter name or part of an address is in many good passwords by chance. */
 const MIN_IDENTITY = 4;
 
@@ -15,15 +15,15 @@ export function checkNewPassword(
 ): void {
   if (!password.isWellFormed()) throw new AppError('INVALID_REQUEST', { reason: 'the password is not valid Unicode' });
   const length = characterCount(password);
-  if (length < LEAST) throw new AppError('PASSWORD_TOO_SHORT', { least: LEAST });
-  if (length > MOST) throw new AppError('PASSWORD_TOO_LONG', { most: MOST });
+  if (length < MIN_CHARACTERS) throw new AppError('PASSWORD_TOO_SHORT', { least: MIN_CHARACTERS });
+  if (length > MAX_CHARACTERS) throw new AppError('PASSWORD_TOO_LONG', { most: MAX_CHARACTERS });
   if (isCommonPassword(password) || isBreached(password)) throw new AppError('PASSWORD_TOO_COMMON');
   if (containsIdentity(password, identity)) throw new AppError('PASSWORD_CONTAINS_IDENTITY');
 }
 
 /** Code points, stopping just past the limit. */
 function characterCount(text: string): number {
-  if (text.length > 2 * MOST) return MOST + 1;
+  if (text.length > 2 * MAX_CHARACTERS) return MAX_CHARACTERS + 1;
   let count = 0;
   for (const _ of text) count += 1;
   return count;
@@ -102,11 +102,11 @@ function half(text: string): string {
 
 const ROWS = ['abcdefghijklmnopqrstuvwxyz', '01234567890', 'qwertyuiop', 'asdfghjkl', 'zxcvbnm', 'qwertzuiop'];
 /** Longer ones are not common any more. */
-const LONGEST_RUN = 12;
+const MAX_RUN = 12;
 
 /** Letters and digits that are all the same, or run along a row of the keyboard, the alphabet or the digits. */
 function isMonotonous(text: string): boolean {
-  if (text.length > LONGEST_RUN || !/^[a-z0-9]+$/.test(text)) return false;
+  if (text.length > MAX_RUN || !/^[a-z0-9]+$/.test(text)) return false;
   let steps = 0;
   for (let index = 1; index < text.length; index += 1) {
     if (areNeighbours(text.charAt(index - 1), text.charAt(index))) steps += 1;

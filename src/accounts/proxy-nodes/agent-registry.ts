@@ -47,7 +47,7 @@ interface AgentRegistryOptions {
 type ConfiguredAgent = AccountsSettings['agents'][number];
 
 const AGENT_TOKEN_PREFIX = 'agt_';
-const LONGEST_TOKEN = 512;
+const MAX_TOKEN = 512;
 
 export function createAgentRegistry(options: AgentRegistryOptions): AgentRegistry {
   const { database, store, audit, settings, clock, randomness } = options;
@@ -73,7 +73,7 @@ export function createAgentRegistry(options: AgentRegistryOptions): AgentRegistr
       );
     },
     async byToken(token) {
-      if (token === '' || token.length > LONGEST_TOKEN) return undefined;
+      if (token === '' || token.length > MAX_TOKEN) return undefined;
       const key = tokenKey(token);
       const id = byConfiguredToken(settings().agents).get(key);
       return id === undefined ? store.byTokenHash(key) : { id };

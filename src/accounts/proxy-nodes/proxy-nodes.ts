@@ -51,7 +51,7 @@ export function createProxyNodes(parts: Parts) {
 
 /** Reports come every minute: this is after the third that did not come. */
 const STALE_AFTER_MS = 3 * 60_000;
-const LONGEST_MESSAGE = 1000;
+const MAX_MESSAGE = 1000;
 
 interface StoredXray {
   readonly running: boolean;
@@ -68,7 +68,7 @@ function reportRow(report: AgentReport, now: number): ProxyAgentStatusRow {
   return {
     agent_id: report.agentId,
     healthy: report.healthy ? 1 : 0,
-    message: (report.message ?? '').slice(0, LONGEST_MESSAGE).toWellFormed(),
+    message: (report.message ?? '').slice(0, MAX_MESSAGE).toWellFormed(),
     users: report.users ?? 0,
     sync_revision: report.syncRevision ?? '',
     xray: JSON.stringify(xray),

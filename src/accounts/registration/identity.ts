@@ -1,9 +1,9 @@
 import { domainToASCII, domainToUnicode } from 'node:url';
 import { AppError } from '../../platform/errors/app-error.ts';
 
-const LONGEST = 254;
-const LONGEST_LOCAL = 64;
-const LONGEST_LABEL = 63;
+const MAX_EMAIL = 254;
+const MAX_LOCAL = 64;
+const MAX_LABEL = 63;
 const LOCAL_PART = /^[a-z0-9!#$%&'*+/=?^_`{|}~-]+$/;
 const LABEL = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
 
@@ -27,15 +27,15 @@ const LATIN_LOOK_ALIKES = /^[аԁеһіјӏорԛѕԝхусвкмнтгпѵѡα�
  * characters, letters of mixed scripts (contract/accounts, Rules: E-mail addresses).
  */
 export function normalizeEmail(text: string): string | undefined {
-  if (text.length > LONGEST || text !== text.normalize('NFC')) return undefined;
+  if (text.length > MAX_EMAIL || text !== text.normalize('NFC')) return undefined;
   const at = text.lastIndexOf('@');
   if (at < 1) return undefined;
   const local = asciiLowerCase(text.slice(0, at));
-  if (local.length > LONGEST_LOCAL || !local.split('.').every((atom) => LOCAL_PART.test(atom))) return undefined;
+  if (local.length > MAX_LOCAL || !local.split('.').every((atom) => LOCAL_PART.test(atom))) return undefined;
   const domain = normalizeDomain(text.slice(at + 1));
   if (domain === undefined) return undefined;
   const address = `${local}@${domain}`;
-  return address.length > LONGEST ? undefined : address;
+  return address.length > MAX_EMAIL ? undefined : address;
 }
 
 function normalizeDomain(text: string): string | undefined {
@@ -52,7 +52,7 @@ function normalizeDomain(text: string): string | undefined {
 }
 
 function isLabel(label: string): boolean {
-  return label.length <= LONGEST_LABEL && LABEL.test(label);
+  return label.length <= MAX_LABEL && LABEL.test(label);
 }
 
 function isDisguised(label: string): boolean {

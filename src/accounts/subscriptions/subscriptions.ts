@@ -260,7 +260,7 @@ function deliveryNames(head: RequestHead, sentAt: number, body: Buffer): readonl
 }
 
 const TOLERANCE_MS = 5 * 60_000;
-const LONGEST_HEADER = 1024;
+const MAX_HEADER = 1024;
 const MAX_SIGNATURES = 4;
 
 /**
@@ -274,7 +274,7 @@ export function signedAt(
   secret: string,
   now: number,
 ): number | undefined {
-  if (secret === '' || header === undefined || header.length > LONGEST_HEADER) return undefined;
+  if (secret === '' || header === undefined || header.length > MAX_HEADER) return undefined;
   const parts = header.split(',').map((part) => part.trim());
   const times = parts.filter((part) => part.startsWith('t='));
   const [time = ''] = times;

@@ -79,7 +79,7 @@ interface HeldToken extends Held, FoundToken {
 
 const MAX_HELD = 10_000;
 /** Longer than any token of ours: not worth a digest. */
-const LONGEST_TOKEN = 128;
+const MAX_TOKEN = 128;
 const NOTED_EVERY_MS = 60_000;
 /** Logins also end by time, which nobody writes; and their use has to be noted. */
 const LOOK_EVERY_MS = 15_000;
@@ -151,7 +151,7 @@ export function createIdentities(options: IdentitiesOptions): Identities {
   }
 
   function byToken(token: string): FoundToken | undefined | Promise<FoundToken | undefined> {
-    if (token.length > LONGEST_TOKEN) return undefined;
+    if (token.length > MAX_TOKEN) return undefined;
     const known = tokensHeld.get(token);
     if (known === undefined || !isCurrent(known, freshMs)) {
       tokensHeld.forget(token);

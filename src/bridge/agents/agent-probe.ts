@@ -68,7 +68,7 @@ export interface ProgramProbeOptions {
 const STOP_MS = 500;
 /** Some agents take seconds and much memory to start: one that cannot be used is started again after growing pauses. */
 const FIRST_PAUSE_MS = 25_000;
-const LONGEST_PAUSE_MS = 5 * 60_000;
+const MAX_PAUSE_MS = 5 * 60_000;
 
 /**
  * Starts a program as a turn would, and asks it for its version and whether somebody must log in first. It is started
@@ -89,7 +89,7 @@ export function createProgramProbe({ id, place, effects, connect, clock }: Progr
     const result = await meet(signal);
     const isWhole = result.status === 'ok' && result.isSlow !== true;
     known = { file, result, until: isWhole ? Number.POSITIVE_INFINITY : clock.monotonic() + pauseMs };
-    pauseMs = isWhole ? FIRST_PAUSE_MS : Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
+    pauseMs = isWhole ? FIRST_PAUSE_MS : Math.min(MAX_PAUSE_MS, pauseMs * 2);
     return result;
   }
 

@@ -26,7 +26,7 @@ export interface CallNames {
 }
 
 const NONE: CallNames = { names: [], threadId: '', binds: 'never', makes: true };
-const LONGEST_NAME = 256;
+const MAX_NAME = 256;
 
 /** Reads what a call is about. The params have not been checked yet. */
 export function readCallNames(method: string, params: unknown): CallNames {
@@ -70,9 +70,8 @@ function named(kind: CallName['kind'], name: string): readonly CallName[] {
 function nameOf(given: Readonly<Record<string, unknown>>, member: string): string {
   const value = given[member];
   if (value === undefined || value === '') return '';
-  const isName =
-    typeof value === 'string' && value.length <= LONGEST_NAME && value.isWellFormed() && !value.includes('\0');
-  if (!isName) throw invalid(`${member} must be a text of at most ${LONGEST_NAME} characters`);
+  const isName = typeof value === 'string' && value.length <= MAX_NAME && value.isWellFormed() && !value.includes('\0');
+  if (!isName) throw invalid(`${member} must be a text of at most ${MAX_NAME} characters`);
   return value;
 }
 

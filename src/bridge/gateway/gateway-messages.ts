@@ -19,13 +19,13 @@ export interface GatewayFailure {
   readonly isRefusal: boolean;
 }
 
-const LONGEST_MESSAGE = 500;
+const MAX_MESSAGE = 500;
 /** Prefixes of the codes with which a gateway refuses our device or token. */
 const REFUSALS = ['AUTH_', 'DEVICE_', 'PAIRING_', 'CONTROL_UI_'];
 
 export function gatewayFailed(code: string, message: string, isRefusal = false): AppError {
   return new AppError('GATEWAY_FAILED', {
-    reason: message.slice(0, LONGEST_MESSAGE),
+    reason: message.slice(0, MAX_MESSAGE),
     gatewayCode: code,
     ...(isRefusal && { isRefusal }),
   });

@@ -49,7 +49,7 @@ export interface SessionCallsOptions {
   readonly checkFiles: Attachments['check'];
 }
 
-const LONGEST_KEY = 256;
+const MAX_KEY = 256;
 
 export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
   const { orchestrator, agentIds, principalFor, checkFiles } = options;
@@ -73,8 +73,8 @@ export function createSessionCalls(options: SessionCallsOptions): SessionCalls {
     async turn(method, params, call) {
       const { caller: client } = call;
       const { resume } = client;
-      if (resume.idempotencyKey.length > LONGEST_KEY) {
-        throw new AppError('INVALID_PARAMS', { reason: `an Idempotency-Key has at most ${LONGEST_KEY} characters` });
+      if (resume.idempotencyKey.length > MAX_KEY) {
+        throw new AppError('INVALID_PARAMS', { reason: `an Idempotency-Key has at most ${MAX_KEY} characters` });
       }
       const { principal } = client.caller;
       const asked = read(params, method);

@@ -57,7 +57,7 @@ export function createToolRule(allowed: readonly string[]): CheckTool {
   };
 }
 
-const LONGEST_DETAIL = 500;
+const MAX_DETAIL = 500;
 
 export function createInvokeTool({ checkTool, callTool, secrets }: InvokeToolOptions): InvokeTool {
   return async (tool, action, args, signal) => {
@@ -76,7 +76,7 @@ export function createInvokeTool({ checkTool, callTool, secrets }: InvokeToolOpt
 
 /** `status` is that of the HTTP answer; 0 where there was none. */
 function toolFailed(status: number, detail: string): AppError {
-  return new AppError('TOOLS_INVOKE_FAILED', { status, detail: detail.slice(0, LONGEST_DETAIL) });
+  return new AppError('TOOLS_INVOKE_FAILED', { status, detail: detail.slice(0, MAX_DETAIL) });
 }
 
 /** An endpoint that repeats its credential does not get it through to apps. */

@@ -29,7 +29,7 @@ interface Distribution {
 /** Callers choose names of models, and each makes a row of its own: so there is an end to them. */
 const MAX_SERIES = 200;
 const OTHER = 'other';
-const LONGEST_LABEL = 100;
+const MAX_LABEL = 100;
 const BOUNDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 
 /** What `/metrics` tells of calls, by model and API. */
@@ -41,7 +41,7 @@ export function createCallFigures(usage: () => { readonly waiting: number; reado
     const found = known.get(name) ?? (known.size < MAX_SERIES ? undefined : known.get(OTHER));
     if (found !== undefined) return found;
     const full = known.size >= MAX_SERIES;
-    const label = (text: string) => (full ? OTHER : text.slice(0, LONGEST_LABEL));
+    const label = (text: string) => (full ? OTHER : text.slice(0, MAX_LABEL));
     const fresh: Series = {
       labels: { model: label(outcome.model), api: label(outcome.api) },
       outcomes: new Map(),

@@ -237,7 +237,7 @@ function contentRow({ content, record }: Item): UsageContentRow[] {
   return [{ record_id: record.id, request: storableText(content.request), answer: storableText(content.answer) }];
 }
 
-const LONGEST_NAME = 200;
+const MAX_NAME = 200;
 
 /** A call as it is stored. Whatever callers and upstreams named, it can be. */
 export function usageRecord(call: SettledCall, id: string, now: number): UsageRecordRow {
@@ -278,7 +278,7 @@ function storableText(text: string): string {
 }
 
 function nameOf(text: string): string {
-  return storableText(text.slice(0, LONGEST_NAME));
+  return storableText(text.slice(0, MAX_NAME));
 }
 
 function whole(number: number): number {

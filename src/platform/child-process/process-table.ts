@@ -152,9 +152,9 @@ function parseStat(pid: number, text: string): ProcessEntry | undefined {
 }
 
 const FIRST_PAUSE_MS = 5;
-const LONGEST_PAUSE_MS = 50;
+const MAX_PAUSE_MS = 50;
 /** A process that hangs in the kernel does not even die of SIGKILL; we do not wait for it for ever. */
-const LONGEST_WAIT_AFTER_KILL_MS = 10_000;
+const MAX_WAIT_AFTER_KILL_MS = 10_000;
 
 const hasProcessTable = existsSync('/proc/self/stat');
 
@@ -164,7 +164,7 @@ export async function endProcessTree(leader: ProcessLeader, killAt: () => number
   // One that moved to a session of its own and changed its environment cannot be traced once its parent has ended.
   let seen = await scanTree(leader, []);
   let asked = false;
-  for (let wait = FIRST_PAUSE_MS; ; wait = Math.min(wait * 2, LONGEST_PAUSE_MS)) {
+  for (let wait = FIRST_PAUSE_MS; ; wait = Math.min(wait * 2, MAX_PAUSE_MS)) {
     const now = performance.now();
     const due = now >= killAt();
     if (due) signalTree(leader, seen, 'SIGKILL');
@@ -175,7 +175,7 @@ export async function endProcessTree(leader: ProcessLeader, killAt: () => number
       seen = await scanTree(leader, seen);
       if (hasProcessTable ? seen.length === 0 : !sendSignal(-leader.pid, 0)) return true;
     }
-    if (now > Math.max(started, killAt()) + LONGEST_WAIT_AFTER_KILL_MS) return false;
+    if (now > Math.max(started, killAt()) + MAX_WAIT_AFTER_KILL_MS) return false;
     await pause(Math.max(1, Math.min(wait, due ? wait : killAt() - now)));
   }
 }

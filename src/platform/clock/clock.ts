@@ -9,14 +9,14 @@ export interface Clock {
 }
 
 /** Node runs a timer with a longer time after a millisecond. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(ms, action) {
     // Node counts in whole milliseconds: alone, a timer may run before its time by a part of one.
-    const timer = setTimeout(action, ms > 0 ? Math.min(Math.ceil(ms) + 1, LONGEST_TIMER_MS) : ms).unref();
+    const timer = setTimeout(action, ms > 0 ? Math.min(Math.ceil(ms) + 1, MAX_TIMER_MS) : ms).unref();
     return () => clearTimeout(timer);
   },
 };

@@ -61,7 +61,7 @@ interface MigrationRun {
 }
 
 /** Also for waiting until another instance has done it. */
-const LONGEST_STATEMENT_MS = 24 * 60 * 60 * 1000;
+const MAX_STATEMENT_MS = 24 * 60 * 60 * 1000;
 
 /** The engines differ in little; `?` and `$1` cannot be written alike. */
 const DIFFERENCES = {
@@ -91,7 +91,7 @@ export async function migrate(
   location: DatabaseLocation,
 ): Promise<void> {
   const plan = planMigrations(engine.name, migrations);
-  const options = { timeoutMs: LONGEST_STATEMENT_MS, discard: true };
+  const options = { timeoutMs: MAX_STATEMENT_MS, discard: true };
   await engine.exclusive((connection) => runMigrations({ connection, location, name, plan, clock }), options);
 }
 

@@ -95,8 +95,8 @@ export function compileStatement<Builder, Parameters extends object, Row>(
   };
 }
 
-const LARGEST_INTEGER = 2n ** 63n - 1n;
-const SMALLEST_INTEGER = -(2n ** 63n);
+const MAX_INTEGER = 2n ** 63n - 1n;
+const MIN_INTEGER = -(2n ** 63n);
 
 /**
  * Refuses what the engines would store differently, or silently change: NaN becomes NULL in SQLite, NUL characters are
@@ -111,7 +111,7 @@ export function checkedValue(value: unknown): Exclude<SqlValue, boolean> {
       if (!Number.isFinite(value)) throw new TypeError(`${value} cannot be stored`);
       return value;
     case 'bigint':
-      if (value > LARGEST_INTEGER || value < SMALLEST_INTEGER) throw new RangeError('an integer needs over 64 bits');
+      if (value > MAX_INTEGER || value < MIN_INTEGER) throw new RangeError('an integer needs over 64 bits');
       return value;
     case 'boolean':
       return value ? 1 : 0;

@@ -82,7 +82,7 @@ function inOrderOfReference(tables: readonly Table[]): Table[] {
 }
 
 const FIRST_PAGE = 16;
-const LARGEST_PAGE = 1024;
+const MAX_PAGE = 1024;
 const PAGE_SIZE_GOAL = 2 * 1024 * 1024;
 
 /** Reads a table page by page in the order of its primary key; pages shrink when rows are large. */
@@ -101,7 +101,7 @@ export async function* readPages(connection: SqlConnection, table: Table): Async
     if (rows.length < limit) return;
     after = table.primaryKey.map((name) => last[name] as SqlValue);
     const size = rows.reduce((sum, row) => sum + sizeOf(row), 0);
-    limit = Math.min(LARGEST_PAGE, Math.max(1, size > PAGE_SIZE_GOAL ? limit >> 1 : limit << 1));
+    limit = Math.min(MAX_PAGE, Math.max(1, size > PAGE_SIZE_GOAL ? limit >> 1 : limit << 1));
   }
 }
 

@@ -11,8 +11,8 @@ export interface LogOutput {
 const STANDARD_ERROR = 2;
 /** Lines are joined up to this size before they are handed on: one long text costs far less than its many lines. */
 const PIECE_CHARACTERS = 64 * 1024;
-const LARGEST_BACKLOG_BYTES = 16 * 1024 * 1024;
-const LONGEST_WAIT_MS = 200;
+const MAX_BACKLOG_BYTES = 16 * 1024 * 1024;
+const MAX_WAIT_MS = 200;
 /** A reader of our pipe that has stopped must not keep us from ending: each try takes 100 ms. */
 const TRIES_AT_THE_END = 20;
 const MOMENT_MS = 50;
@@ -37,7 +37,7 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
 
   // Before the stream is made: handlers run in this order, and the stream ends itself in its own.
   process.once('exit', flush);
-  const stream = pino.destination({ dest: descriptor, sync: false, maxLength: LARGEST_BACKLOG_BYTES, retryEAGAIN });
+  const stream = pino.destination({ dest: descriptor, sync: false, maxLength: MAX_BACKLOG_BYTES, retryEAGAIN });
   stream.on('drop', (text: string) => {
     dropped += text.split('\n').length - 1;
   });
@@ -85,7 +85,7 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
     write(line) {
       piece += line;
       if (piece.length >= PIECE_CHARACTERS) handOn();
-      else stopTimer ??= clock.after(LONGEST_WAIT_MS, handOn);
+      else stopTimer ??= clock.after(MAX_WAIT_MS, handOn);
     },
     flush,
   };

@@ -15,7 +15,7 @@ const MAX_CHARACTERS = 32_768;
 const MAX_TEXT = 8192;
 const MAX_NAME = 200;
 const MAX_MEMBERS = 200;
-const DEEPEST = 8;
+const MAX_DEPTH = 8;
 /** Patterns need to see this much beyond a cut, so that none is cut in two. */
 const LOOK_BEYOND = 1200;
 
@@ -59,7 +59,7 @@ function createCleaner(known: KnownSecrets) {
 
   function cleanNested(value: object, budget: Budget): unknown {
     if (budget.around.includes(value)) return '[circular]';
-    if (budget.around.length >= DEEPEST) return '[deeper]';
+    if (budget.around.length >= MAX_DEPTH) return '[deeper]';
     budget.around.push(value);
     try {
       if (Array.isArray(value)) return cleanList(value, budget);

@@ -104,7 +104,7 @@ export type SecretKeys = readonly [Uint8Array, ...Uint8Array[]];
 
 export const SECRET_KEY_BYTES = 32;
 
-const LARGEST_FILE = 4096;
+const MAX_FILE = 4096;
 
 export interface SecretKeySource {
   /** Where the key lives when none is given. Made at first start. */
@@ -163,7 +163,7 @@ async function readKeyFile(file: string): Promise<string | undefined> {
     await using handle = await open(file, 'r');
     const { mode, size } = await handle.stat();
     if ((mode & 0o077) !== 0) throw unusable(`other users may read or change ${file}; run: chmod 600 ${file}`);
-    if (size > LARGEST_FILE) throw unusable(`${file} is too large to be a key file`);
+    if (size > MAX_FILE) throw unusable(`${file} is too large to be a key file`);
     return await handle.readFile('utf8');
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined;

@@ -20,7 +20,7 @@ const WORKERS = 8;
 /** So many answers come before a kill: by count and not by time, so that a slow machine does as much. */
 const MIN_ANSWERS = 20;
 const MAX_ANSWERS = 150;
-const LONGEST_MS = 20_000;
+const MAX_MS = 20_000;
 const READY_MS = 2000;
 /** Not always right after an answer. */
 const LAG_MS = 20;
@@ -58,7 +58,7 @@ export const accountsFaults: FaultSuite = async ({ cycles, seed, say }) => {
       let isOver = false;
       const load = workers.map((worker) => worker.workUntil(running.url, () => isOver));
       const enough = answers + MIN_ANSWERS + random() * (MAX_ANSWERS - MIN_ANSWERS);
-      for (const limit = Date.now() + LONGEST_MS; answers < enough && Date.now() < limit; ) await sleep(1);
+      for (const limit = Date.now() + MAX_MS; answers < enough && Date.now() < limit; ) await sleep(1);
       await sleep(random() * LAG_MS);
       const stopped = running.stop('SIGKILL');
       isOver = true;

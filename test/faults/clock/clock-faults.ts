@@ -16,7 +16,7 @@ const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 /** Longer than the program takes to see another clock. */
 const SEEN_MS = 200;
-const LONGEST_LAG_MS = 1500;
+const MAX_LAG_MS = 1500;
 /** Two run, so that whatever comes after them waits. */
 const RUNNING = 2;
 
@@ -66,7 +66,7 @@ export const clockFaults: FaultSuite = async ({ cycles, seed, say }) => {
         note: log.note,
         shift: () => shiftMs,
       });
-      await sleep(random() * LONGEST_LAG_MS);
+      await sleep(random() * MAX_LAG_MS);
       for (const shift of shifts) {
         await setClock(shift);
         await person.afterJump();

@@ -11,7 +11,7 @@ import { checkOperations, figuresOf, type Operation } from './check-operations.t
 const CLIENTS = 4;
 /** A client waits a little after each submit: what is to be seen is the outages, and not the rate. */
 const PAUSE_MS = 20;
-const LONGEST_OUTAGE_MS = 2000;
+const MAX_OUTAGE_MS = 2000;
 /** From one outage to the next: long enough for everything to work in between. */
 const BETWEEN_MS = 6000;
 
@@ -26,7 +26,7 @@ const OUTAGES: readonly Outage[] = [
     how: 'stop and start',
     async cause(server, random) {
       await server.pause();
-      await sleep(random() * LONGEST_OUTAGE_MS);
+      await sleep(random() * MAX_OUTAGE_MS);
       await server.start();
     },
   },

@@ -9,7 +9,7 @@ export interface FuzzRun {
   readonly output: string;
 }
 
-const LONGEST_TRY_MS = 1000;
+const MAX_TRY_MS = 1000;
 /** Of what a failed file printed, its end: there the failures stand. */
 const SHOWN_LENGTH = 4000;
 
@@ -33,7 +33,7 @@ export function figuresOf(runs: readonly FuzzRun[], counted: readonly CountedTri
     longestFigure(
       'a single try, at most',
       counted.map(({ longestMs }) => longestMs),
-      LONGEST_TRY_MS,
+      MAX_TRY_MS,
     ),
   ];
 }

@@ -14,7 +14,7 @@ const CLIENTS = 8;
 /** So many answers come before a kill: by count and not by time, so that a slow machine does as much. */
 const MIN_ANSWERS = 100;
 const MAX_ANSWERS = 320;
-const LONGEST_MS = 20_000;
+const MAX_MS = 20_000;
 /** Not always right after an answer. */
 const LAG_MS = 20;
 /** What a kill has interrupted is due again half a minute later. */
@@ -58,8 +58,7 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
       let isOver = false;
       const load = Array.from({ length: CLIENTS }, () => submitUntilKilled(program, () => isOver));
       const enough = answers + MIN_ANSWERS + random() * (MAX_ANSWERS - MIN_ANSWERS);
-      for (const limit = performance.now() + LONGEST_MS; answers < enough && performance.now() < limit; )
-        await sleep(1);
+      for (const limit = performance.now() + MAX_MS; answers < enough && performance.now() < limit; ) await sleep(1);
       await sleep(random() * LAG_MS);
       await program.stop('SIGKILL');
       isOver = true;

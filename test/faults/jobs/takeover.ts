@@ -14,7 +14,7 @@ import { TURNS_OF_JOBS } from './turns-of-jobs.ts';
 const BRIDGES = 3;
 const CLIENTS = 3;
 const PAUSE_MS = 100;
-const LONGEST_RUN_MS = 3000;
+const MAX_RUN_MS = 3000;
 /** Each word takes a moment, so that every kill finds jobs that run. */
 const CONFIGURATION = { agents: { builtin: { model: 'demo/echo?delay=150' } }, jobs: { max_running: 8 } };
 const PROMPT = 'one two three four';
@@ -65,7 +65,7 @@ export const takeoverFaults: FaultSuite = async ({ cycles, seed, say }) => {
     };
     const load = Array.from({ length: CLIENTS }, submitUntilOver);
     for (let cycle = 1; cycle <= cycles; cycle += 1) {
-      await sleep(random() * LONGEST_RUN_MS);
+      await sleep(random() * MAX_RUN_MS);
       const index = Math.floor(random() * BRIDGES);
       const { program, instance } = nodes[index] as Node;
       await program.stop('SIGKILL');

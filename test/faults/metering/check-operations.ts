@@ -42,7 +42,7 @@ export interface CallPrice {
 
 /** Records are written about once a second. Beyond, a machine that is busy. */
 const FLUSH_MS = 1000;
-const LONGEST_UNSTORED_MS = FLUSH_MS + 2000;
+const MAX_UNSTORED_MS = FLUSH_MS + 2000;
 const LOST_GOAL_MS = FLUSH_MS + 250;
 const READY_MS = 2000;
 /** Sums of fractions. */
@@ -55,9 +55,7 @@ export function checkOperations(operations: readonly Operation[], store: StoredU
     ...checkTwice(store),
     ...missingCalls(operations, store).flatMap(({ id, signal, ageMs }) => {
       if (signal === 'SIGTERM') return [`${id} was answered, and a clean stop lost it`];
-      return ageMs > LONGEST_UNSTORED_MS
-        ? [`${id} was answered ${Math.round(ageMs)} ms before a kill, and is lost`]
-        : [];
+      return ageMs > MAX_UNSTORED_MS ? [`${id} was answered ${Math.round(ageMs)} ms before a kill, and is lost`] : [];
     }),
     ...checkSums(store),
     ...checkBudgets(operations, store, price),

@@ -13,7 +13,7 @@ export const CALL_PRICE: CallPrice = {
   costUsd: USAGE.prompt_tokens * PRICES['lab/small'].input + USAGE.completion_tokens * PRICES['lab/small'].output,
 };
 
-const LONGEST_PAUSE_MS = 40;
+const MAX_PAUSE_MS = 40;
 
 /** A model API that tells of every call it has answered; the call's id is what the user says. */
 export async function startCountingUpstream(answered: (id: string) => void, random: () => number) {
@@ -27,7 +27,7 @@ export async function startCountingUpstream(answered: (id: string) => void, rand
     }
     const { messages, stream } = JSON.parse(text) as { messages: { content: string }[]; stream?: boolean };
     response.on('finish', () => answered(String(messages.at(-1)?.content)));
-    const pauseMs = random() * LONGEST_PAUSE_MS;
+    const pauseMs = random() * MAX_PAUSE_MS;
     if (stream !== true) {
       await sleep(pauseMs);
       response.setHeader('content-type', 'application/json');

@@ -11,15 +11,15 @@ import { complete, type IssuedKey, issueKey } from './metered-client.ts';
 import { readStoredUsage } from './stored-usage.ts';
 
 const CLIENTS = 16;
-const SHORTEST_MS = 300;
+const MIN_MS = 300;
 /** Some cycles are longer than the second after which records are stored. */
-const LONGEST_MS = 2500;
+const MAX_MS = 2500;
 /** A slow machine takes longer. */
 const MIN_ANSWERS = 60;
 const LIMIT_MS = 20_000;
 /** Budgets in calls: small enough to run out within some cycles. */
-const SMALLEST_BUDGET = 10;
-const LARGEST_BUDGET = 100;
+const MIN_BUDGET = 10;
+const MAX_BUDGET = 100;
 const USED_BUDGETS = 3;
 /** One in so many cycles ends in a clean stop. */
 const CLEAN_STOPS = 3;
@@ -82,13 +82,13 @@ export const meteringFaults: FaultSuite = async ({ cycles, seed, say }) => {
     for (let cycle = 1; cycle <= cycles; cycle += 1) {
       const running = await start();
       if (cycle === 1) await issue(running.url, null);
-      const budget = SMALLEST_BUDGET + Math.floor(random() * (LARGEST_BUDGET - SMALLEST_BUDGET));
+      const budget = MIN_BUDGET + Math.floor(random() * (MAX_BUDGET - MIN_BUDGET));
       await issue(running.url, budget * CALL_PRICE.costUsd);
       let isOver = false;
       const load = Array.from({ length: CLIENTS }, () => callUntil(running.url, () => isOver));
       const enough = answers + MIN_ANSWERS;
       const limit = Date.now() + LIMIT_MS;
-      await sleep(SHORTEST_MS + random() * (LONGEST_MS - SHORTEST_MS));
+      await sleep(MIN_MS + random() * (MAX_MS - MIN_MS));
       while (answers < enough && Date.now() < limit) await sleep(5);
       const signal = cycle % CLEAN_STOPS === 0 ? 'SIGTERM' : 'SIGKILL';
       isOver = true;

@@ -22,7 +22,7 @@ const CALLERS = 8;
 const READERS = 2;
 const STREAMS_AT_ONCE = 3;
 /** Some clients call often and some seldom: their connections wait longer. */
-const LONGEST_PAUSE_MS = [40, 100, 250, 1000];
+const MAX_PAUSE_MS = [40, 100, 250, 1000];
 const PROMPT = 'one two three four';
 
 /** Clients that call and read until the end, whatever happens to the instances. */
@@ -67,7 +67,7 @@ export function startLoad({ urls, random, note }: LoadOptions): Load {
   const streamer = create(false);
   const running = clients.map((client, index) =>
     index < CALLERS
-      ? callUntilOver(client, LONGEST_PAUSE_MS[Math.floor(index / 2) % LONGEST_PAUSE_MS.length] ?? 0)
+      ? callUntilOver(client, MAX_PAUSE_MS[Math.floor(index / 2) % MAX_PAUSE_MS.length] ?? 0)
       : readUntilOver(client),
   );
 

@@ -16,7 +16,7 @@ import { startLoad } from './load.ts';
 
 const INSTANCES = 3;
 /** Between two restarts. */
-const LONGEST_REST_MS = 500;
+const MAX_REST_MS = 500;
 /** Each word of a job takes a moment, so that a signal finds jobs that run. */
 const SETTINGS = { agents: { builtin: { model: 'demo/echo?delay=150' } }, jobs: { max_running: 8 } };
 
@@ -52,7 +52,7 @@ export const restartsFaults: FaultSuite = async ({ cycles, seed, say }) => {
       const began = performance.now();
       programs[instance] = await start(dataDirectory);
       log.note({ kind: 'ready', ms: performance.now() - began });
-      await sleep(random() * LONGEST_REST_MS);
+      await sleep(random() * MAX_REST_MS);
       if (cycle % 10 === 0) say(`${cycle} of ${cycles} restarts`);
     }
     const keys = await load.end();

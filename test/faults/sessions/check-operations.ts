@@ -62,7 +62,7 @@ export interface StoredSessions {
 
 const ENDS = ['completed', 'failed', 'cancelled'];
 /** What was seen so long before a kill must be stored. The contract's 20 ms, and a machine that is busy. */
-const LONGEST_UNSTORED_MS = 1000;
+const MAX_UNSTORED_MS = 1000;
 const LOGGED_WITHIN_MS = 20;
 const READY_MS = 2000;
 
@@ -75,7 +75,7 @@ export function checkOperations(operations: readonly Operation[], store: StoredS
     ...lostUpdates(operations, store).flatMap(({ update, ageMs }) => {
       const what = `${update.event} ${nameOf(update)} was seen and is not stored`;
       if (ENDS.includes(update.event)) return [`the end ${what}`];
-      return ageMs > LONGEST_UNSTORED_MS ? [`${what}, ${Math.round(ageMs)} ms before a kill`] : [];
+      return ageMs > MAX_UNSTORED_MS ? [`${what}, ${Math.round(ageMs)} ms before a kill`] : [];
     }),
     ...checkEnds(store),
     ...checkRuns(operations, store),

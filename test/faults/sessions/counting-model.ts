@@ -11,7 +11,7 @@ export interface CountingModel {
 
 const MIN_WORDS = 5;
 const MAX_WORDS = 60;
-const LONGEST_PAUSE_MS = 8;
+const MAX_PAUSE_MS = 8;
 
 /** A model that speaks in words, some slowly, and tells of every prompt it gets. */
 export async function startCountingModel(
@@ -37,7 +37,7 @@ async function speak(response: ServerResponse, random: () => number): Promise<vo
   response.on('error', () => undefined);
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const words = MIN_WORDS + Math.floor(random() * (MAX_WORDS - MIN_WORDS));
-  const pauseMs = random() * LONGEST_PAUSE_MS;
+  const pauseMs = random() * MAX_PAUSE_MS;
   for (let word = 0; word < words && !response.destroyed; word += 1) {
     response.write(deltaEvent({ content: `word ${word} ` }, null));
     await sleep(pauseMs);

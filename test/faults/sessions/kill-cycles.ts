@@ -13,7 +13,7 @@ const SESSIONS = 16;
 /** So many updates come before a kill: by count and not by time, so that a slow machine does as much. */
 const MIN_UPDATES = 50;
 const MAX_UPDATES = 1000;
-const LONGEST_MS = 20_000;
+const MAX_MS = 20_000;
 /** Not always right after an update. */
 const LAG_MS = 20;
 
@@ -52,7 +52,7 @@ export const sessionsFaults: FaultSuite = async ({ cycles, seed, say }) => {
       let isOver = false;
       const load = clients.map((client) => client.workUntil(running.url, () => isOver));
       const enough = updates + MIN_UPDATES + random() * (MAX_UPDATES - MIN_UPDATES);
-      for (const limit = Date.now() + LONGEST_MS; updates < enough && Date.now() < limit; ) await sleep(1);
+      for (const limit = Date.now() + MAX_MS; updates < enough && Date.now() < limit; ) await sleep(1);
       await sleep(random() * LAG_MS);
       note({ kind: 'kill', at: performance.now() });
       const stopped = running.stop('SIGKILL');

@@ -22,7 +22,7 @@ export interface ResumingClientOptions {
 
 /** How often it leaves in the middle of a turn by itself, and how often it repeats a call whose answer it never got. */
 const LEAVES = 0.15;
-const LONGEST_STAY_MS = 100;
+const MAX_STAY_MS = 100;
 const REPEATS = 0.5;
 /** Each wait ends with the kill at the latest; the last ones with this. */
 const LIMIT_MS = 60_000;
@@ -129,7 +129,7 @@ export function createResumingClient({ session, random, note }: ResumingClientOp
         if (random() < REPEATS) await repeat(url);
         const socket = await connect(url);
         while (socket?.readyState === WebSocket.OPEN && !isOver()) {
-          const stay = random() < LEAVES ? random() * LONGEST_STAY_MS : undefined;
+          const stay = random() < LEAVES ? random() * MAX_STAY_MS : undefined;
           const turn = takeTurn(socket);
           if (stay !== undefined) {
             await Promise.race([sleep(stay), turn]);

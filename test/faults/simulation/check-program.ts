@@ -2,7 +2,7 @@ import type { ProgramEvent } from './played-program.ts';
 import type { StoreManners } from './played-store.ts';
 
 /** A stop has half a minute for what is under way, and a little to store the rest. */
-const LONGEST_STOP_MS = 32_000;
+const MAX_STOP_MS = 32_000;
 /** With one of these a stop is over, one way or another. */
 const ENDS = ['stopped', 'kill', 'over'];
 
@@ -18,7 +18,7 @@ export function checkProgram(events: readonly { readonly kind: string }[], { fai
       case 'stop': {
         const end = known.slice(index).find(({ kind }) => ENDS.includes(kind));
         const ms = (end?.at ?? Number.POSITIVE_INFINITY) - event.at;
-        return ms > LONGEST_STOP_MS && fails + isSlow === 0 ? [`it took ${ms} ms to stop`] : [];
+        return ms > MAX_STOP_MS && fails + isSlow === 0 ? [`it took ${ms} ms to stop`] : [];
       }
       default:
         return [];

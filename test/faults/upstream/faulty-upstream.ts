@@ -24,7 +24,7 @@ export interface FaultyUpstream {
 /** Short, so that connections that nobody uses any more are soon gone. */
 const KEEP_ALIVE_MS = 1500;
 const WORD_MS = 10;
-const LONGEST_MS = 60_000;
+const MAX_MS = 60_000;
 
 /** A model API that dies in the middle of its streams, as each call tells it to. */
 export async function startFaultyUpstream(note: (operation: Operation) => void): Promise<FaultyUpstream> {
@@ -69,7 +69,7 @@ async function play(
 ): Promise<void> {
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   response.flushHeaders();
-  const end = performance.now() + LONGEST_MS;
+  const end = performance.now() + MAX_MS;
   const most = ending === 'endless' && words > 0 ? Number.POSITIVE_INFINITY : words;
   for (let word = 0; word < most && !response.destroyed && performance.now() < end; word += 1) {
     await new Promise((resolve) => response.write(deltaEvent({ content: `w${word} ` }), resolve));

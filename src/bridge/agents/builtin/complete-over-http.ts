@@ -37,7 +37,7 @@ const LIMITS = {
   longestPauseMs: 10_000,
 };
 const MAX_EVENT_CHARACTERS = 4 * 1024 * 1024;
-const LONGEST_REASON = 300;
+const MAX_REASON = 300;
 /** An answer that may come out better a moment later. */
 const PASSING: ReadonlySet<number> = new Set([408, 429, 502, 503, 504]);
 /** What a Trestle says when the budget of the caller is used up. */
@@ -61,7 +61,7 @@ export function createCompleteOverHttp(options: CompleteOverHttpOptions): Comple
 
   const shown = (reason: string): string => {
     const known = apiKey === '' ? reason : reason.replaceAll(apiKey, '[hidden]');
-    return hideCredentials(known).slice(0, LONGEST_REASON);
+    return hideCredentials(known).slice(0, MAX_REASON);
   };
   const failed = (reason: string, passing = false, retryAfterMs = 0, cause?: unknown): AppError =>
     new AppError('MODEL_FAILED', { reason: shown(reason), passing, retryAfterMs }, { cause });

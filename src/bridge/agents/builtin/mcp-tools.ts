@@ -56,8 +56,8 @@ interface McpToolsOptions {
 const CONNECT_MS = 15_000;
 /** A server in the sandbox that no turn uses is ended after this long. */
 const IDLE_MS = 5 * 60_000;
-const LONGEST_NAME = 64;
-const LONGEST_DESCRIPTION = 4_000;
+const MAX_NAME = 64;
+const MAX_DESCRIPTION = 4_000;
 /** Servers of sessions that run at the same time. */
 const MAX_OWN_SERVERS = 256;
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
@@ -196,8 +196,8 @@ function asTool(
   connection: () => Promise<McpConnection>,
 ): Tool {
   return {
-    name: `${server}__${name}`.replaceAll(/[^\w-]/g, '_').slice(0, LONGEST_NAME),
-    description: description.slice(0, LONGEST_DESCRIPTION),
+    name: `${server}__${name}`.replaceAll(/[^\w-]/g, '_').slice(0, MAX_NAME),
+    description: description.slice(0, MAX_DESCRIPTION),
     parameters: AnyInput,
     shownParameters: inputSchema as TSchema,
     toolKind: 'execute',

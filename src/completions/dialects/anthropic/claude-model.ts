@@ -68,10 +68,10 @@ export function readSampling(
   };
 }
 
-const SMALLEST_BUDGET = 1024;
+const MIN_BUDGET = 1024;
 
 const BUDGETS: ReadonlyMap<string, number> = new Map([
-  ['minimal', SMALLEST_BUDGET],
+  ['minimal', MIN_BUDGET],
   ['low', 2048],
   ['medium', 8192],
   ['high', 16_384],
@@ -123,7 +123,7 @@ export function encodeThinking({
     return { effort: named, ...(!forced && { thinking: { type: 'adaptive', display: 'summarized' } }) };
   }
   const budget = Math.min(BUDGETS.get(effort) ?? 0, Math.floor(limit * 0.75));
-  if (model.adaptive || forced || budget < SMALLEST_BUDGET || lacksThinking) {
+  if (model.adaptive || forced || budget < MIN_BUDGET || lacksThinking) {
     dropped.add('reasoning_effort');
     return {};
   }

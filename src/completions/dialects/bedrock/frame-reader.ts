@@ -11,8 +11,8 @@ export interface FrameReader {
 type FrameHeaders = Readonly<Record<string, { readonly value: unknown }>>;
 
 /** Lengths of frame and headers and their checksum, and the checksum at the end. */
-const SMALLEST_FRAME = 16;
-const LARGEST_FRAME = 8 * 1024 * 1024;
+const MIN_FRAME = 16;
+const MAX_FRAME = 8 * 1024 * 1024;
 
 /** The codec is loaded with its first user: hardly anybody has Bedrock. */
 export async function loadFrameReader(): Promise<() => FrameReader> {
@@ -41,10 +41,10 @@ function createFrameReader(decode: (frame: Uint8Array) => { headers: FrameHeader
       held.push(chunk);
       heldBytes += chunk.length;
       const events: StreamEvent[] = [];
-      while (heldBytes >= Math.max(needed, SMALLEST_FRAME)) {
+      while (heldBytes >= Math.max(needed, MIN_FRAME)) {
         const bytes = join();
         needed = bytes.readUInt32BE(0);
-        if (needed < SMALLEST_FRAME || needed > LARGEST_FRAME) throw broken('it has a frame of impossible length');
+        if (needed < MIN_FRAME || needed > MAX_FRAME) throw broken('it has a frame of impossible length');
         if (heldBytes < needed) break;
         events.push(readFrame(bytes.subarray(0, needed)));
         heldBytes -= needed;

@@ -268,7 +268,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 ]);
 
 /** What Gemini 2.5 Pro thinks at the least. */
-const SMALLEST_PRO_BUDGET = 128;
+const MIN_PRO_BUDGET = 128;
 
 /** 205 for `gemini-2.5-flash`, 300 for `gemini-3-pro-preview`; 0 for a model that is not a Gemini. */
 function geminiVersion(model: string): number {
@@ -290,7 +290,7 @@ function thinkingConfig(model: string, effort: string): JsonObject | undefined {
     return level === undefined ? undefined : { thinkingLevel: level, includeThoughts: effort !== 'none' };
   }
   if (version < 205) return undefined;
-  if (effort === 'none') return { thinkingBudget: model.includes('pro') ? SMALLEST_PRO_BUDGET : 0 };
+  if (effort === 'none') return { thinkingBudget: model.includes('pro') ? MIN_PRO_BUDGET : 0 };
   const budget = BUDGETS.get(effort);
   return budget === undefined ? undefined : { thinkingBudget: budget, includeThoughts: true };
 }

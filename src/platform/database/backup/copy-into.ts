@@ -25,7 +25,7 @@ interface CopyTarget extends DatabaseDefinition {
   readonly replace?: boolean;
 }
 
-const LONGEST_COPY_MS = 24 * 60 * 60 * 1000;
+const MAX_COPY_MS = 24 * 60 * 60 * 1000;
 /** Both engines limit the values of one statement; SQLite to 32,766. */
 const VALUES_PER_STATEMENT = 16_000;
 
@@ -40,7 +40,7 @@ export async function copyInto(source: SqlConnection, target: CopyTarget): Promi
   try {
     if (!target.replace) await refuseUnlessEmpty(engine, name);
     await migrate(engine, target, clock, location);
-    return await runTransaction(engine, clock, LONGEST_COPY_MS, (connection) => fill(source, connection, name));
+    return await runTransaction(engine, clock, MAX_COPY_MS, (connection) => fill(source, connection, name));
   } finally {
     await engine.close();
   }

@@ -49,7 +49,7 @@ export interface FromWorker {
 
 /** Waking a sleeping thread takes longer than a short commit, so it stays awake for a moment after each message. */
 const AWAKE_MS = availableParallelism() > 1 ? 0.1 : 0;
-const LARGEST_ROUND = 1024;
+const MAX_ROUND = 1024;
 
 const { port, signal } = workerData as WorkerStart;
 const texts: string[] = [];
@@ -108,7 +108,7 @@ function gatherRounds(first: readonly unknown[]): Map<number, Round> {
       round.units.push({ data, start: start + 2 });
       count += 1;
     }
-    const message = count < LARGEST_ROUND ? take() : undefined;
+    const message = count < MAX_ROUND ? take() : undefined;
     data = message?.kind === 'units' ? message.data : undefined;
     if (data === undefined) next = message;
   }

@@ -27,10 +27,10 @@ export interface PlayedAgentOptions {
 
 type Ending = 'completes' | 'says nothing' | 'fails' | 'hangs' | 'breaks';
 
-const LONGEST_TO_BE_QUIET_MS = 4500;
+const MAX_TO_BE_QUIET_MS = 4500;
 const MAX_TEXTS = 6;
 /** More than the numbers that are reserved at once. */
-const LONGEST_BURST = 400;
+const MAX_BURST = 400;
 
 /** Tells something now and then, and ends in any way that an agent may. */
 export function createPlayedAgent({ id, clock, chance, conversations, now, note }: PlayedAgentOptions): AgentProvider {
@@ -57,7 +57,7 @@ export function createPlayedAgent({ id, clock, chance, conversations, now, note 
     const how = ending();
     let output = '';
     if (chance.happens(0.05)) {
-      for (let left = chance.between(1, LONGEST_BURST); left > 0; left -= 1) report({ kind: 'text', text: '.' });
+      for (let left = chance.between(1, MAX_BURST); left > 0; left -= 1) report({ kind: 'text', text: '.' });
     }
     for (let left = chance.between(0, MAX_TEXTS); left >= 0; left -= 1) {
       await pause(clock, between(), signal);
@@ -84,7 +84,7 @@ export function createPlayedAgent({ id, clock, chance, conversations, now, note 
 
   /** Being quiet takes a while; now and then the work is done by then. */
   async function stop(output: string): Promise<TurnEnd> {
-    if (chance.happens(0.5)) await pause(clock, chance.between(1, LONGEST_TO_BE_QUIET_MS));
+    if (chance.happens(0.5)) await pause(clock, chance.between(1, MAX_TO_BE_QUIET_MS));
     if (chance.happens(0.1)) return { kind: 'completed', output: `${output}done`, stopReason: 'end_turn' };
     return { kind: 'cancelled', output };
   }

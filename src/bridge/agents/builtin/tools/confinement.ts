@@ -11,8 +11,8 @@ import {
   type PrivatePlaces,
 } from '../../../sessions/private-places.ts';
 
-const LONGEST_PATH_BYTES = 4096;
-const LONGEST_NAME_BYTES = 255;
+const MAX_PATH_BYTES = 4096;
+const MAX_NAME_BYTES = 255;
 
 /**
  * A working directory, and the only way for a tool to open anything in it: code without such a root opens nothing for a
@@ -99,8 +99,7 @@ function confinedFolder(folder: HeldFolder, path: string, isPrivate: PrivateIden
  */
 export async function locate({ path: root }: ConfinedRoot, path: string): Promise<readonly string[]> {
   if (path.includes('\0')) refuse('A path must not hold a NUL character.');
-  if (Buffer.byteLength(path) > LONGEST_PATH_BYTES)
-    refuse(`A path must not be longer than ${LONGEST_PATH_BYTES} bytes.`);
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) refuse(`A path must not be longer than ${MAX_PATH_BYTES} bytes.`);
   if ((await realpath(root)) !== root) refuse('The working directory was moved or replaced.');
   const real = await realPathOf(resolve(root, path));
   const inside = relative(root, real);
@@ -109,7 +108,7 @@ export async function locate({ path: root }: ConfinedRoot, path: string): Promis
     refuse(`"${shown(path)}" lies outside the working directory; use paths inside it.`);
   }
   const names = inside.split(sep);
-  if (names.some((name) => Buffer.byteLength(name) > LONGEST_NAME_BYTES)) refuse('A name in the path is too long.');
+  if (names.some((name) => Buffer.byteLength(name) > MAX_NAME_BYTES)) refuse('A name in the path is too long.');
   return names;
 }
 

@@ -1,7 +1,7 @@
 /** A pattern for paths with "/" between their names. */
 export type PathPattern = (path: string) => boolean;
 
-const LONGEST_PATTERN = 500;
+const MAX_PATTERN = 500;
 const MAX_ALTERNATIVES = 64;
 
 type Token = 'any' | 'star' | { readonly characters: string; readonly isNegated: boolean };
@@ -11,7 +11,7 @@ type Token = 'any' | 'star' | { readonly characters: string; readonly isNegated:
  * backtracking, so that no pattern takes long. Undefined: the pattern is too long, or has too many alternatives.
  */
 export function readGlob(glob: string): PathPattern | undefined {
-  const alternatives = glob.length > LONGEST_PATTERN ? undefined : expandBraces(glob);
+  const alternatives = glob.length > MAX_PATTERN ? undefined : expandBraces(glob);
   const patterns = alternatives?.map(readPath);
   return patterns === undefined ? undefined : (path) => patterns.some((matches) => matches(path));
 }
@@ -132,7 +132,7 @@ export function readIgnoreRules(text: string): readonly IgnoreRule[] {
     const path = isForFolders ? pattern.slice(0, -1) : pattern;
     // Without a slash in it, a pattern is for names in all folders below.
     const matches = readPath(path.includes('/') ? path.replace(/^\//, '') : `**/${path}`);
-    return path.length > LONGEST_PATTERN ? [] : [{ matches, isNegated, isForFolders }];
+    return path.length > MAX_PATTERN ? [] : [{ matches, isNegated, isForFolders }];
   });
 }
 

@@ -3,7 +3,7 @@ import { button, createLog, createStatus, element } from './element.js';
 /** @import { ApiRequest, StreamEvent } from './openapi-types.d.ts' */
 
 const MAX_EVENTS = 500;
-const LONGEST_TEXT = 1024 * 1024;
+const MAX_TEXT = 1024 * 1024;
 
 /**
  * Sends requests, one at a time, and shows what comes back while it comes.
@@ -102,12 +102,12 @@ async function showBody(response, result) {
   for await (const chunk of chunksOf(response)) {
     bytes += chunk.byteLength;
     text += decoder.decode(chunk, { stream: true });
-    if (text.length > LONGEST_TEXT) break;
+    if (text.length > MAX_TEXT) break;
   }
-  const cut = text.length > LONGEST_TEXT;
-  const shown = cut ? text.slice(0, LONGEST_TEXT) : prettyJson(text);
+  const cut = text.length > MAX_TEXT;
+  const shown = cut ? text.slice(0, MAX_TEXT) : prettyJson(text);
   if (shown !== '') result.append(element('pre', { tabindex: 0, 'aria-label': 'Response body' }, shown));
-  return cut ? `the first ${LONGEST_TEXT} characters` : `${bytes} bytes`;
+  return cut ? `the first ${MAX_TEXT} characters` : `${bytes} bytes`;
 }
 
 /**
@@ -126,7 +126,7 @@ async function showEvents(response, result) {
     const name = [event === 'message' ? '' : event, id && `id ${id}`].filter((part) => part !== '').join(' ');
     log.add(element('span', { class: 'label' }, name || String(events)), element('code', {}, data));
     const text = addedText(data);
-    if (text === '' || assembled.length > LONGEST_TEXT) return;
+    if (text === '' || assembled.length > MAX_TEXT) return;
     assembled.appendData(text);
     if (!whole.isConnected) eventsTitle.before(element('h4', {}, 'Text'), whole);
   });
@@ -134,7 +134,7 @@ async function showEvents(response, result) {
   return `${events} events`;
 }
 
-const LARGEST_EVENT = 4 * 1024 * 1024;
+const MAX_EVENT = 4 * 1024 * 1024;
 
 /**
  * Reads `text/event-stream` bytes, however they are cut, and calls back for each event.
@@ -180,7 +180,7 @@ export function createEventParser(onEvent) {
       const lines = (rest + text).split(/\r\n|\n|\r/);
       rest = lines.pop() ?? '';
       for (const line of lines) takeLine(line);
-      if (size + rest.length > LARGEST_EVENT) throw new Error('An event is too large to show.');
+      if (size + rest.length > MAX_EVENT) throw new Error('An event is too large to show.');
     },
   };
 }
