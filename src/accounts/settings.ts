@@ -115,14 +115,14 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       minimum: '5m',
       maximum: '365d',
       reload: true,
-      description: 'The most that a login in a browser lasts, however often it is used.',
+      description: 'Maximum duration of a login in a browser, however often it is used.',
     }),
     token_lifetime: setting.duration({
       default: '24h',
       minimum: '5m',
       maximum: '30d',
       reload: true,
-      description: 'The most that a session token lasts as a bearer token; a refresh token gives a new one.',
+      description: 'Maximum lifetime of a session token as a bearer token; a refresh token gives a new one.',
     }),
   }),
   tokens: setting.group('Personal access tokens (`tpt_...`).', {
@@ -131,7 +131,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       minimum: '1d',
       maximum: '3650d',
       reload: true,
-      description: 'The most that a new token lasts. One that names no time lasts 90 days, or this long.',
+      description: 'Maximum lifetime of a new token. Without a given time it is 90 days, or this if it is shorter.',
     }),
   }),
   mail_language: setting.choice(['en', 'de', 'zh'], {

@@ -178,7 +178,7 @@ export const bridgeErrors = {
   },
   TOOLS_INVOKE_FAILED: { status: 200, rpc: -32011, message: 'The tool call failed: {detail}.' },
   ARTIFACT_LINK_INVALID: { status: 403, rpc: -32003, message: 'This link was not made here, or was changed.' },
-  ARTIFACT_EXPIRED: { status: 410, rpc: -32600, message: 'This link was good for 24 hours, which are over.' },
+  ARTIFACT_EXPIRED: { status: 410, rpc: -32600, message: 'This link has expired; it was valid for 24 hours.' },
   ARTIFACT_UNREACHABLE: {
     status: 502,
     rpc: -32060,

@@ -35,7 +35,7 @@ export const permissionSettings = {
     minimum: '10s',
     maximum: '50m',
     reload: true,
-    description: 'A question of an agent that nobody answers for this long is answered with no.',
+    description: 'When nobody answers a question of an agent for this long, the answer is no.',
   }),
 };
 

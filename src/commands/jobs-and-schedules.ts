@@ -20,7 +20,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
   const schedules = withTeamOption(program.command('schedules'))
     .summary('run tasks at certain times')
     .description('Lists the schedules of the running server, the newest first.')
-    .option('--limit <count>', 'at most so many; 20 unless given')
+    .option('--limit <count>', 'how many to list at most; 20 unless given')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle schedules add "summarise the open issues" --cron "0 8 * * 1-5"\n  trestle schedules add "look for new releases" --every 6h --agent codex --folder .\n  trestle schedules pause sch_01m7jjcdxt91frsf4t5meyw9a0',
@@ -33,7 +33,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
   schedules.command('list').description('The same.').action(list);
   schedules
     .command('add')
-    .description('Makes a task a job at certain times.')
+    .description('Creates a schedule, which runs a task as a job at certain times.')
     .argument('<prompt>', 'what is to be done')
     .option('--cron <pattern>', 'minute, hour, day of month, month, day of week')
     .option('--every <duration>', 'such as 30m, 6h or 1d, instead of --cron')
@@ -79,7 +79,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
   ] as const) {
     schedules
       .command(name)
-      .description(enabled ? 'Lets a paused schedule fire again.' : 'Lets a schedule fire nothing until it is resumed.')
+      .description(enabled ? 'Resumes a paused schedule.' : 'Pauses a schedule until it is resumed.')
       .argument('<schedule>', SCHEDULE)
       .action(
         action((scheduleId = '') => async (trestle) => {
@@ -100,7 +100,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     );
   schedules
     .command('run')
-    .description('Makes a job of a schedule now.')
+    .description('Runs the task of a schedule now, as a job.')
     .argument('<schedule>', SCHEDULE)
     .action(
       action((scheduleId = '') => async (trestle, _server, { json }) => {
@@ -200,7 +200,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .option('--search <text>', 'in the prompt and in names')
     .option('--agent <id>', 'jobs of this agent')
     .option('--schedule <id>', 'jobs that this schedule made')
-    .option('--limit <count>', 'at most so many; 20 unless given')
+    .option('--limit <count>', 'how many to list at most; 20 unless given')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle jobs --status failed\n  trestle jobs show job-01m7j5adcfb770yc2xwtdfhqkt\n  trestle jobs cancel job-01m7j5adcfb770yc2xwtdfhqkt',

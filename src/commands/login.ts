@@ -109,7 +109,11 @@ function registerToken(program: Command, context: CommandContext): void {
       'Creates a token for a program or another machine and prints it. You approve it in a browser, as a login.',
     )
     .argument('<name>', 'what the token is for')
-    .option('--scopes <names>', 'what it is good for, separated by commas: bridge, completions, account', 'completions')
+    .option(
+      '--scopes <names>',
+      'what it may be used for, separated by commas: bridge, completions, account',
+      'completions',
+    )
     .option('--days <number>', 'how long it lasts; 90 days unless given')
     .addHelpText('after', '\nExamples:\n  trestle token create ci --scopes completions --days 30')
     .action(async (name: string, given: { readonly scopes: string; readonly days?: string }, command: Command) => {

@@ -34,7 +34,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Lists the sessions of the running server, the newest first.')
     .option('--state <state>', STATES.join(', '))
     .option('--search <text>', 'in title and session id')
-    .option('--limit <count>', 'at most so many; 20 unless given')
+    .option('--limit <count>', 'how many to list at most; 20 unless given')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle sessions --state running\n  trestle sessions follow my-session\n  trestle sessions steer my-session "Use tabs, please"\n  trestle sessions changes my-session --diff\n  trestle sessions undo my-session\n  trestle sessions export my-session > session.md',

@@ -24,10 +24,13 @@ export const completionsErrors = {
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API cannot take "{param}": leave it out.' },
-  OPERATION_NOT_SUPPORTED: { status: 400, message: 'The API of this model offers no {operation}; use another model.' },
+  OPERATION_NOT_SUPPORTED: {
+    status: 400,
+    message: 'The API of this model does not offer {operation}; use another model.',
+  },
   NO_TARGET_AVAILABLE: {
     status: 503,
-    message: 'Nothing that answers for "{model}" is available now; try again later.',
+    message: 'No target for "{model}" is available now; try again later.',
   },
   UPSTREAM_REFUSED: { status: 400, message: '{message}' },
   UPSTREAM_AUTHENTICATION: { status: 502, message: 'The model API does not accept the key that is configured for it.' },

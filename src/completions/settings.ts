@@ -211,7 +211,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
       }),
       no_stream_options: setting.flag({
         default: false,
-        description: 'It does not know `stream_options`, so its streams may come without usage.',
+        description: 'It does not support `stream_options`, so its streams may come without usage.',
       }),
       responses: setting.flag({
         default: false,

@@ -83,7 +83,7 @@ const settingsSchema = setting.group('What all services share.', {
     level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {
       default: 'info',
       flag: '--log-level',
-      description: 'The least important lines to log.',
+      description: 'Lines of this level and above are logged.',
     }),
     format: setting.choice(['auto', 'json', 'text'], {
       default: 'auto',

@@ -131,7 +131,7 @@ export function workbenchRoutes(guard: Guard<BridgeCaller>, parts: WorkbenchPart
       'POST /api/bridge/schedules',
       guard,
       {
-        summary: 'Makes a task a job at certain times.',
+        summary: 'Creates a schedule, which runs a task as a job at certain times.',
         body: scheduling.NewSchedule,
         bodyLimit: MAX_SCHEDULE_BYTES,
         response: { 201: scheduling.ScheduleOnly },

@@ -18,7 +18,7 @@ export interface ModelApi {
   readonly headers?: Readonly<Record<string, string>>;
   /** Fields of OpenAI's request that this API refuses. */
   readonly refuses?: readonly string[];
-  /** It does not know `stream_options`, so its streams may come without usage. */
+  /** It does not support `stream_options`, so its streams may come without usage. */
   readonly noStreamOptions?: true;
 }
 
