@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { sql } from 'kysely';
 import { Secret, TOTP } from 'otpauth';
 import { recoveryCodeHash } from '../../src/accounts/mfa/second-factor.ts';
 import { createPasswordHasher } from '../../src/accounts/passwords/passwords.ts';
@@ -30,6 +31,7 @@ const RELEASED = {
     '0013-device-epochs': '0bca035669677d8e225c7aef2648c3864438845107e8ee8edc4bea59019d706c',
     '0014-subscriptions-by-status': '8ce2efea555b8825d4c62b7478b75a260bc8f4e5da8cee55a078213903176f62',
     '0015-setup-choices': '1be243d4505fe94c9b9f4b198c438b0759f2fd759eb0ffd6fd7bf18e06aead7e',
+    '0016-sessions-by-key': '3957795283ff2b01796d32d569fa5c4de6f9745550bc2246c843478c0687ee61',
   },
   postgres: {
     '0001-accounts': 'd4f7b98546851af91c01f64bf4b5e67d1662a6281beb115c0b03913e789a961d',
@@ -47,6 +49,7 @@ const RELEASED = {
     '0013-device-epochs': '4ecfd22b171c61f423be86c1b75a558c89b652d9b8a289537b58f21c41b37722',
     '0014-subscriptions-by-status': '8ce2efea555b8825d4c62b7478b75a260bc8f4e5da8cee55a078213903176f62',
     '0015-setup-choices': '15358335a3aa9961eb9917f0cdd83760ecb659c68f2b589c4897b15a12b1112d',
+    '0016-sessions-by-key': '4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945',
   },
 };
 
@@ -132,6 +135,55 @@ async function storedBy010(places: DatabasePlaces, location: DatabaseLocation, k
 for (const engine of engines) {
   describe(`the upgrade from 0.1.0 on ${engine}`, () => {
     const places = databasePlaces(engine);
+
+    test('sessions, tokens and devices are the same after they were moved into the tree of their key', async () => {
+      const location = places.location();
+      const index = accountsMigrations.findIndex(({ id }) => id.endsWith('-sessions-by-key'));
+      const open = (migrations: typeof accountsMigrations) =>
+        places.open<Record<string, Record<string, unknown>>>({ name: 'accounts', migrations }, { location });
+      const old = await open(accountsMigrations.slice(0, index));
+      const session = {
+        ...{ user_id: 'usr_ann', epoch: 3, generation: 2, created_at: 1, last_seen_at: 2, access_expires_at: 3 },
+        ...{ expires_at: 4, family_expires_at: 5, address: '10.0.0.1', user_agent: 'a test' },
+      };
+      const rows: Readonly<Record<string, readonly Record<string, unknown>[]>> = {
+        sessions: ['ses_a', 'ses_b'].map((id) => ({ id, ...session })),
+        session_tokens: [
+          { token_hash: 'a', session_id: 'ses_a', expires_at: 6, bearer_until: 7 },
+          { token_hash: 'b', session_id: 'ses_b', expires_at: 8, bearer_until: 9 },
+        ],
+        refresh_tokens: [
+          { token_hash: 'c', session_id: 'ses_a', generation: 1, expires_at: 10, used_at: null, replacement: null },
+          { token_hash: 'd', session_id: 'ses_a', generation: 2, expires_at: 11, used_at: 12, replacement: 'sealed' },
+        ],
+        devices: [{ device_hash: 'e', user_id: 'usr_ann', created_at: 13, last_seen_at: 14 }],
+      };
+      const tables = Object.keys(rows);
+      // What the automatic index of a key is called, and whether it is listed, is up to SQLite.
+      const indexes = sql<{ name: string }>`select name from sqlite_master where type = 'index' and sql is not null
+        and tbl_name in (${sql.join(tables)}) order by name`;
+      const indexesOf = async ({ query, read }: typeof old) =>
+        engine === 'sqlite' ? await read(indexes.compile(query)) : [];
+      await old.write(
+        tables.flatMap((table) => (rows[table] ?? []).map((row) => old.query.insertInto(table).values(row).compile())),
+      );
+      const before = await indexesOf(old);
+      await old.close();
+      const moved = await open(accountsMigrations);
+      for (const table of tables) {
+        assert.deepEqual(await moved.read(moved.query.selectFrom(table).selectAll().compile()), rows[table], table);
+      }
+      assert.deepEqual(await indexesOf(moved), before);
+      if (engine === 'sqlite') {
+        assert.equal(before.length, 7);
+        const list = sql<{
+          name: string;
+        }>`select name from pragma_table_list where wr = 1 and strict = 1 order by name`;
+        const found = (await moved.read(list.compile(moved.query))).map(({ name }) => name);
+        assert.deepEqual(found, tables.toSorted());
+      }
+      await moved.close();
+    });
 
     test('DA-3: every credential of 0.1.0 still works, and linked logins are in the list', async (t) => {
       const location = places.location();

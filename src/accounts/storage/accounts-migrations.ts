@@ -237,6 +237,12 @@ export const accountsMigrations: readonly Migration[] = [
     id: '0015-setup-choices',
     statements: ({ schema }) => [table(schema, 'setup_choices', ['name'], { name: 'text', value: 'text' })],
   },
+  {
+    id: '0016-sessions-by-key',
+    // PostgreSQL has no such tables.
+    statements: ({ engine, query }) =>
+      engine === 'sqlite' ? TABLES_BY_KEY.flatMap(rebuildByKey).map((text) => sql.raw(text).compile(query)) : [],
+  },
 ];
 
 function credentialTables(schema: SchemaModule) {
@@ -302,4 +308,84 @@ function addColumn(
   value: string | number,
 ) {
   return schema.alterTable(name).addColumn(column, type, (definition) => definition.notNull().defaultTo(value));
+}
+
+interface TableByKey {
+  readonly name: string;
+  readonly columns: Readonly<Record<string, string>>;
+  readonly key: string;
+  /** By the end of their names, the columns of further indexes. */
+  readonly indexes: Readonly<Record<string, string>>;
+}
+
+/**
+ * Tables of small rows that are found by their key. On SQLite the rows move into the tree of the key, so that a session check looks
+ * into two trees fewer, and a login writes to four fewer.
+ */
+const TABLES_BY_KEY: readonly TableByKey[] = [
+  {
+    name: 'sessions',
+    columns: {
+      id: 'text not null',
+      user_id: 'text not null',
+      epoch: 'integer not null',
+      generation: 'integer not null',
+      created_at: 'integer not null',
+      last_seen_at: 'integer not null',
+      access_expires_at: 'integer not null',
+      expires_at: 'integer not null',
+      family_expires_at: 'integer not null',
+      address: 'text not null',
+      user_agent: 'text not null',
+    },
+    key: 'id',
+    indexes: { user_id: 'user_id, id', expires_at: 'expires_at' },
+  },
+  {
+    name: 'session_tokens',
+    columns: {
+      token_hash: 'text not null',
+      session_id: 'text not null',
+      expires_at: 'integer not null',
+      bearer_until: 'integer default 0 not null',
+    },
+    key: 'token_hash',
+    indexes: { session_id: 'session_id', expires_at: 'expires_at' },
+  },
+  {
+    name: 'refresh_tokens',
+    columns: {
+      token_hash: 'text not null',
+      session_id: 'text not null',
+      generation: 'integer not null',
+      expires_at: 'integer not null',
+      used_at: 'integer',
+      replacement: 'text',
+    },
+    key: 'token_hash',
+    indexes: { session_id: 'session_id', expires_at: 'expires_at' },
+  },
+  {
+    name: 'devices',
+    columns: {
+      device_hash: 'text not null',
+      user_id: 'text not null',
+      created_at: 'integer not null',
+      last_seen_at: 'integer not null',
+    },
+    key: 'user_id, device_hash',
+    indexes: { last_seen_at: 'last_seen_at' },
+  },
+];
+
+function rebuildByKey({ name, columns, key, indexes }: TableByKey): readonly string[] {
+  const names = Object.keys(columns).join(', ');
+  const declared = Object.entries(columns).map(([column, type]) => `${column} ${type}`);
+  return [
+    `create table ${name}_by_key (${declared.join(', ')}, constraint ${name}_key primary key (${key})) strict, without rowid`,
+    `insert into ${name}_by_key (${names}) select ${names} from ${name} order by ${key}`,
+    `drop table ${name}`,
+    `alter table ${name}_by_key rename to ${name}`,
+    ...Object.entries(indexes).map(([end, on]) => `create index ${name}_${end} on ${name} (${on})`),
+  ];
 }
