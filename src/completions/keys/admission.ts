@@ -15,6 +15,8 @@ export interface KeyHolder {
   readonly team?: string;
   /** What the call is marked with, by its key and by its own header; sorted. */
   readonly tags?: readonly string[];
+  /** The span of the caller that the call is part of (`traceparent`). */
+  readonly trace?: { readonly traceId: string; readonly spanId: string; readonly isSampled: boolean };
   /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */
   readonly isMaster: boolean;
   /** Whether the key may use a model: an alias, or `<api>/<model>`. */

@@ -10,7 +10,7 @@ import type { CompletionsSettings } from '../settings.ts';
 import type { Budgets, KeyHolder } from './admission.ts';
 import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
-import { TAGS_HEADER, withTags } from './tags.ts';
+import { TAGS_HEADER, withTags, withTrace } from './tags.ts';
 
 export interface KeyAccess {
   /** The holder of the key that a request brings (contract/completions 6). */
@@ -171,8 +171,9 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
 
   function withKey(head: RequestHead): KeyHolder | Promise<KeyHolder> {
     const holder = holderFor(head);
-    if (head.headers[TAGS_HEADER] === undefined) return holder;
-    return holder instanceof Promise ? holder.then((known) => withTags(known, head)) : withTags(holder, head);
+    if (head.headers[TAGS_HEADER] === undefined && head.headers.traceparent === undefined) return holder;
+    const marked = (known: KeyHolder) => withTrace(withTags(known, head), head);
+    return holder instanceof Promise ? holder.then(marked) : marked(holder);
   }
 
   function holderFor(head: RequestHead): KeyHolder | Promise<KeyHolder> {

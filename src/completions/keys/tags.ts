@@ -8,6 +8,20 @@ export const TAGS_HEADER = 'x-tags';
 /** As `TAG_PATTERN` of the contract. */
 const TAG = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$/;
 
+/** `version-trace-span-flags` (https://www.w3.org/TR/trace-context/); later versions may go on after another dash. */
+const TRACE_PARENT =
+  /^(?:00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})|(?!ff|00)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.{0,256})?)$/;
+const NO_ID = /^0+$/;
+
+/** The holder with the trace that the request is part of. A header that is not valid begins no trace, and refuses nothing. */
+export function withTrace(holder: KeyHolder, { headers }: Pick<RequestHead, 'headers'>): KeyHolder {
+  const found = TRACE_PARENT.exec(String(headers.traceparent ?? '')) ?? undefined;
+  const [traceId, spanId, flags] = found?.slice(1).filter((part) => part !== undefined) ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return holder;
+  if (NO_ID.test(traceId) || NO_ID.test(spanId)) return holder;
+  return { ...holder, trace: { traceId, spanId, isSampled: (Number.parseInt(flags, 16) & 1) === 1 } };
+}
+
 /** The holder with the tags that the request has besides those of the key. Throws INVALID_REQUEST. */
 export function withTags(holder: KeyHolder, { headers }: Pick<RequestHead, 'headers'>): KeyHolder {
   const names = String(headers[TAGS_HEADER] ?? '')

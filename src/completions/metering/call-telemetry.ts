@@ -1,8 +1,8 @@
-import type { Tracer } from '@opentelemetry/api';
+import type { Context, Tracer } from '@opentelemetry/api';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { FigureSource } from '../../platform/http/http-metrics.ts';
 import { usdOfNano } from '../apis/prices.ts';
-import type { CallObserver, SettledCall } from '../keys/admission.ts';
+import type { CallObserver, KeyHolder, SettledCall } from '../keys/admission.ts';
 
 interface CallFigures {
   readonly observe: CallObserver;
@@ -177,6 +177,8 @@ interface CallSpansOptions {
 
 interface Tracing {
   readonly tracer: Tracer;
+  /** What a span of ours is part of; undefined: it begins a trace. */
+  parentOf(trace: KeyHolder['trace']): Context | undefined;
   stop(): Promise<void>;
 }
 
@@ -195,7 +197,7 @@ export function createCallSpans({ endpoint, version, clock, onError }: CallSpans
 
   async function load(): Promise<Tracing> {
     tracing = await startTracing(endpoint, version);
-    for (const { call, at } of early.splice(0)) addSpan(tracing.tracer, call, at);
+    for (const { call, at } of early.splice(0)) addSpan(tracing, call, at);
     return tracing;
   }
 
@@ -203,7 +205,7 @@ export function createCallSpans({ endpoint, version, clock, onError }: CallSpans
     observe(call) {
       const at = clock.now();
       if (tracing !== undefined) {
-        addSpan(tracing.tracer, call, at);
+        addSpan(tracing, call, at);
         return;
       }
       if (early.length < QUEUE) early.push({ call, at });
@@ -219,13 +221,13 @@ export function createCallSpans({ endpoint, version, clock, onError }: CallSpans
 }
 
 async function startTracing(endpoint: string, version: string): Promise<Tracing> {
-  const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all(
-    [
+  const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, { resourceFromAttributes }, api] =
+    await Promise.all([
       import('@opentelemetry/sdk-trace'),
       import('@opentelemetry/exporter-trace-otlp-http'),
       import('@opentelemetry/resources'),
-    ],
-  );
+      import('@opentelemetry/api'),
+    ]);
   const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces`, timeoutMillis: EXPORT_TIMEOUT_MS });
   const provider = new TracerProvider({
     resource: resourceFromAttributes({ 'service.name': 'trestle', 'service.version': version }),
@@ -239,16 +241,26 @@ async function startTracing(endpoint: string, version: string): Promise<Tracing>
       }),
     ],
   });
-  return { tracer: provider.getTracer('trestle.completions', version), stop: () => provider.shutdown() };
+  return {
+    tracer: provider.getTracer('trestle.completions', version),
+    parentOf(trace) {
+      if (trace === undefined) return undefined;
+      const { traceId, spanId, isSampled } = trace;
+      const traceFlags = isSampled ? api.TraceFlags.SAMPLED : api.TraceFlags.NONE;
+      return api.trace.setSpanContext(api.ROOT_CONTEXT, { traceId, spanId, traceFlags, isRemote: true });
+    },
+    stop: () => provider.shutdown(),
+  };
 }
 
 /** https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ */
-function addSpan(tracer: Tracer, call: SettledCall, endedAt: number): void {
+function addSpan({ tracer, parentOf }: Tracing, call: SettledCall, endedAt: number): void {
   const { outcome, holder } = call;
   const operation = outcome.operation ?? 'chat';
   const failed = outcome.outcome === 'error' || outcome.outcome === 'partial';
-  const span = tracer.startSpan(`${operation} ${outcome.model}`, {
-    root: true,
+  const parent = parentOf(holder.trace);
+  const options = {
+    root: parent === undefined,
     kind: CLIENT_KIND,
     startTime: endedAt - outcome.durationMs,
     attributes: {
@@ -267,7 +279,8 @@ function addSpan(tracer: Tracer, call: SettledCall, endedAt: number): void {
       'trestle.time_to_first_token_ms': outcome.firstTokenMs,
       ...(failed && { 'error.type': String(outcome.status) }),
     },
-  });
+  };
+  const span = tracer.startSpan(`${operation} ${outcome.model}`, options, parent);
   if (failed) span.setStatus({ code: ERROR_STATUS });
   span.end(endedAt);
 }

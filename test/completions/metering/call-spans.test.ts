@@ -4,10 +4,14 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { createCallSpans } from '../../../src/completions/metering/call-telemetry.ts';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import { until } from '../../kit/until.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
 
 interface Span {
+  readonly traceId: string;
+  readonly parentSpanId?: string;
   readonly name: string;
   readonly kind: number;
   readonly startTimeUnixNano: string;
@@ -91,4 +95,45 @@ test('without calls nothing is loaded or sent, and a collector that is away does
   const startedAt = Date.now();
   await away.stop();
   assert.ok(Date.now() - startedAt < 20_000);
+});
+
+test('a call is part of the trace that its traceparent names, whichever API it speaks', async (t) => {
+  const { url, requests } = await startCollector(t);
+  const running = await startCompletions(t, { otlpEndpoint: url });
+  const [trace, parent] = ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331'];
+  const messages = [{ role: 'user', content: 'Hello' }];
+  const ask = async (path: string, traceparent: string, name: string) => {
+    const headers = { traceparent, 'x-request-id': name };
+    const response = await running.post(path, { model: 'demo/echo', messages, max_tokens: 9 }, { headers });
+    assert.equal(response.status, 200, name);
+    await response.text();
+  };
+  await ask('/v1/chat/completions', `00-${trace}-${parent}-01`, 'chat');
+  await ask('/v1/messages', `cc-${trace}-${parent}-01-later`, 'messages');
+  await ask('/v1/chat/completions', `00-${trace}-${parent}-00`, 'unsampled');
+  const wrong = [
+    `00-${'0'.repeat(32)}-${parent}-01`,
+    `00-${trace}-${'0'.repeat(16)}-01`,
+    `00-${trace}-${parent}-01-x`,
+    `ff-${trace}-${parent}-01`,
+    'x',
+  ];
+  for (const [index, header] of wrong.entries()) await ask('/v1/chat/completions', header, `wrong-${index}`);
+  const spansSoFar = () => requests.flatMap((request) => request.spans);
+  await until('the spans have come', () => spansSoFar().length >= 2 + wrong.length);
+  const spans = spansSoFar();
+  const named = new Map(
+    spans.map((span) => [
+      Object.values(span.attributes.find(({ key }) => key === 'trestle.request.id')?.value ?? {})[0],
+      span,
+    ]),
+  );
+  for (const name of ['chat', 'messages']) {
+    assert.deepEqual([named.get(name)?.traceId, named.get(name)?.parentSpanId], [trace, parent], name);
+  }
+  assert.equal(named.has('unsampled'), false, 'the caller decides what is sampled');
+  for (const index of wrong.keys()) {
+    const span = named.get(`wrong-${index}`);
+    assert.ok(span !== undefined && span.traceId !== trace && !span.parentSpanId, wrong[index]);
+  }
 });

@@ -42,6 +42,8 @@ export interface StartOptions {
   readonly environment?: Readonly<Record<string, string>>;
   readonly clock?: Clock;
   readonly owners?: KeyOwners;
+  /** Where spans go. Absent: none are made. */
+  readonly otlpEndpoint?: string;
   /** For ever, unless it is said. */
   readonly usageRetentionMs?: number;
 }
@@ -83,7 +85,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
   const completions = createCompletions({
     settings: settingsOf(options.settings ?? {}),
     usageRetentionMs: options.usageRetentionMs ?? 0,
-    otlpEndpoint: '',
+    otlpEndpoint: options.otlpEndpoint ?? '',
     programVersion: '0.0.0',
     database,
     environment,
