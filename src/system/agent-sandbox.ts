@@ -63,7 +63,7 @@ export async function sandboxFinding(options: Omit<AgentSandboxOptions, 'serveOw
   const state = await findSandbox({ ...options, serveOwn: refuseAll });
   if (state.works) {
     await state.sandbox.stop();
-    return fine(name, state.sandbox.description);
+    return fine(name, `${state.sandbox.description}, turns with permissions "deny" only read their folder`);
   }
   if (mode === 'require') return broken(name, `required, and ${state.reason}`);
   const plan = untrustedPlan(options.settings);

@@ -115,6 +115,11 @@ test('DB-11: an agent that nobody has logged in to says so, and what to do', asy
   const found = await acp.probe.look(never);
   assert.equal(found.status, 'not_logged_in');
   assert.match(found.advice ?? '', /^log in with the agent's own command.*Log in \(run agent login\)/);
+  // As Auggie does: no way to log in is offered, and the error says what to do.
+  const silent = await probeProgram(t, runs('acp', '--auth unoffered'));
+  const refused = await silent.probe.look(never);
+  assert.equal(refused.status, 'not_logged_in');
+  assert.match(refused.advice ?? '', /^log in with the agent's own command.*Authentication required/);
   const codex = await probeProgram(t, runs('codex', '--login missing'), 'codex');
   const advice = 'run "codex login" as the user that runs Trestle';
   assert.deepEqual(await codex.probe.look(never), { status: 'not_logged_in', version: '0.166.0', advice });
@@ -127,14 +132,17 @@ test('DB-11: an agent that nobody has logged in to says so, and what to do', asy
   }
 });
 
-test('a program that is slow to answer counts as installed, with its version unknown', async (t) => {
-  const { probe } = await probeProgram(t, runs('acp', '--hang initialize'));
+test('a program that does not answer in time is a failure until it does', async (t) => {
+  const { probe, clock, starts } = await probeProgram(t, runs('acp', '--hang initialize'));
   const timeUp = new AbortController();
   const found = probe.look(timeUp.signal);
   await new Promise((resolve) => setTimeout(resolve, 300));
   timeUp.abort();
-  const { status, version } = await found;
-  assert.deepEqual([status, version], ['ok', '']);
+  assert.match((await found).status, /^failed: ".*did not answer in time; it is tried again$/);
+  await clock.advance(30_000);
+  const again = probe.look(timeUp.signal);
+  assert.match((await again).status, /^failed: /);
+  assert.equal(starts(), 2);
 });
 
 test('DU-15: the built-in agent shows its model, and what is missing to use it', async () => {

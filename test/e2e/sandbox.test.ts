@@ -253,6 +253,41 @@ test('under permissions: deny the folder is read-only for every agent', options,
   assert.match(await sh(program, work, 'echo x >file'), /Read-only file system/);
 });
 
+test(
+  'a turn that is denied everything only reads, and the next one of its session may write again',
+  options,
+  async (t) => {
+    const state = await realpath(await temporaryFolder(t));
+    const agent = { command: process.execPath, args: [AGENT, '--state', state] };
+    const custom = [
+      { id: 'scripted', command: process.execPath, args: [AGENT] },
+      { id: 'lasting', ...agent },
+    ];
+    const { program, work } = await startFenced(
+      t,
+      { sandbox_write_paths: [state] },
+      { agents: { catalog: ['builtin'], custom } },
+    );
+    let started = false;
+    const say = async (sessionId: string, agentId: string, line: string, permissions: 'allow' | 'deny') => {
+      const routing = { explicitProviderId: agentId, permissions };
+      const params = { sessionId, taskPrompt: `sh ${line}`, workingDirectory: work, routing };
+      const method = started ? 'session.message' : 'session.start';
+      started = true;
+      const { result, error } = await callBridge(program.url, method, params, TOKEN).answer;
+      return String(result?.output ?? JSON.stringify(error));
+    };
+    assert.match(await say('turns', 'lasting', 'echo x >first; cat first', 'deny'), /Read-only file system/);
+    assert.equal(existsSync(join(work, 'first')), false);
+    assert.equal(await say('turns', 'lasting', 'echo y >second; cat second', 'allow'), 'y\n[0]');
+    assert.match(await say('turns', 'lasting', 'echo z >second; cat second', 'deny'), /^y\n.*Read-only file system/);
+    // An agent that cannot take a conversation up in another process stays as it began.
+    started = false;
+    assert.match(await say('stays', 'scripted', 'echo x >third; true', 'deny'), /Read-only file system/);
+    assert.match(await say('stays', 'scripted', 'echo x >third; true', 'allow'), /Read-only file system/);
+  },
+);
+
 /** An MCP server whose only tool shows a file. */
 const PEEK = `
 require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {

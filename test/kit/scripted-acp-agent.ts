@@ -250,9 +250,10 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     const continues = flags.state !== undefined;
     return {
       protocolVersion: Number(flags.version ?? 1),
-      ...(flags.auth !== undefined && {
-        authMethods: [{ id: 'login', name: 'Log in', description: 'run agent login' }],
-      }),
+      ...(flags.auth !== undefined &&
+        flags.auth !== 'unoffered' && {
+          authMethods: [{ id: 'login', name: 'Log in', description: 'run agent login' }],
+        }),
       agentInfo: { name: flags.name ?? 'scripted', version: '1.2.3' },
       agentCapabilities: {
         promptCapabilities: { image: flags.image === true, embeddedContext: flags.context === true },
@@ -270,7 +271,8 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
   'session/new'({ cwd, mcpServers }) {
     if (flags.mcp === 'fail') throw { code: -32603, message: `cannot start ${JSON.stringify(mcpServers)}` };
     if (flags.hang === 'session/new') return new Promise(() => undefined);
-    if (flags.auth === 'missing') throw { code: -32000, message: 'Authentication required' };
+    if (flags.auth === 'missing' || flags.auth === 'unoffered')
+      throw { code: -32000, message: 'Authentication required' };
     lastConversation += 1;
     const id = `conversation-${process.pid}-${lastConversation}`;
     return { sessionId: remember(id, String(cwd), [], mcpServers), ...choice() };

@@ -9,6 +9,7 @@ interface AgentPreset {
   readonly label: string;
   readonly command: string;
   readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -59,6 +60,23 @@ export const agentPresets: readonly AgentPreset[] = [
   { id: 'kimi', label: 'Kimi Code', command: 'kimi', args: ['acp'] },
   { id: 'copilot', label: 'GitHub Copilot', command: 'copilot', args: ['--acp'] },
   { id: 'kilo', label: 'Kilo Code', command: 'kilo', args: ['acp'] },
+  {
+    id: 'auggie',
+    label: 'Auggie',
+    command: 'auggie',
+    args: ['--acp'],
+    env: { AUGMENT_DISABLE_AUTO_UPDATE: '1' },
+  },
+  { id: 'cline', label: 'Cline', command: 'cline', args: ['--acp'] },
+  {
+    id: 'droid',
+    label: 'Factory Droid',
+    command: 'droid',
+    args: ['exec', '--output-format', 'acp'],
+    env: { DROID_DISABLE_AUTO_UPDATE: 'true', FACTORY_DROID_AUTO_UPDATE_ENABLED: 'false' },
+  },
+  { id: 'qoder', label: 'Qoder CLI', command: 'qodercli', args: ['--acp'] },
+  { id: 'amp', label: 'Amp', command: 'amp-acp', args: [] },
   { id: 'hermes', label: 'Hermes', command: 'hermes', args: ['acp'] },
   { id: 'goose', label: 'Goose', command: 'goose', args: ['acp'] },
 ];
@@ -129,11 +147,11 @@ function shippedAgents({ codex, opencode, gemini }: AgentsSettings): readonly Ca
 }
 
 function presetAgents(): readonly CatalogAgent[] {
-  return agentPresets.map(({ id, label, command, args }) => ({
+  return agentPresets.map(({ id, label, command, args, env = {} }) => ({
     id,
     label,
     category: 'protocol-adapter',
-    place: placeOf({ command, args, env: {} }, 'acp', id),
+    place: placeOf({ command, args, env }, 'acp', id),
   }));
 }
 
@@ -145,11 +163,12 @@ function customAgents({ custom }: AgentsSettings): readonly CatalogAgent[] {
     const command = ownCommand ? program.command : preset.command;
     const isPreset = preset !== undefined && basename(command) === preset.command;
     const args = ownCommand || program.args.length > 0 ? program.args : preset.args;
+    const env = isPreset ? { ...preset.env, ...program.env } : program.env;
     return {
       id,
       label: label === '' ? (preset?.label ?? id) : label,
       category,
-      place: placeOf({ ...program, command, args }, 'acp', isPreset ? id : undefined),
+      place: placeOf({ ...program, command, args, env }, 'acp', isPreset ? id : undefined),
     };
   });
 }

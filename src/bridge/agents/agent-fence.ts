@@ -28,6 +28,8 @@ export interface FencedWork {
   readonly script?: string | undefined;
   /** A caller or a model named the program, and not the operator: people do not see its folder in the sandbox. */
   readonly isCallers: boolean;
+  /** For a turn that denies what needs permission: the working directory can only be read. */
+  readonly isReadOnly?: boolean;
 }
 
 /** Starts programs for owners of sessions, inside the sandbox where there is one. */
@@ -61,6 +63,7 @@ export interface AgentFenceOptions {
  * that work for the operator; everyone else starts with an empty home.
  */
 const STATE_FOLDERS: Readonly<Record<string, readonly string[]>> = {
+  auggie: ['.augment'],
   claude: ['.claude', '.claude.json'],
   codex: ['.codex'],
   copilot: ['.copilot'],
@@ -70,6 +73,7 @@ const STATE_FOLDERS: Readonly<Record<string, readonly string[]>> = {
   kilo: ['.config/kilo', '.local/share/kilo', '.local/state/kilo', '.cache/kilo'],
   kimi: ['.kimi'],
   opencode: ['.config/opencode', '.local/share/opencode', '.local/state/opencode', '.cache/opencode'],
+  qoder: ['.qoder'],
   qwen: ['.qwen'],
 };
 
@@ -105,7 +109,7 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
       folder,
       startIn,
       identity: await options.identify(folder, work.owner),
-      isReadOnly: options.permissions === 'deny',
+      isReadOnly: options.permissions === 'deny' || work.isReadOnly === true,
       home: { path: home, source },
       readable: [...settings.sandbox_read_paths, ...installed],
       writable: [...state.map((name) => join(homeDirectory, name)), ...(isOwn ? settings.sandbox_write_paths : [])],

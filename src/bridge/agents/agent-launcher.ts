@@ -59,6 +59,8 @@ export interface AgentWork extends Payer {
   readonly folder: string;
   /** A caller named the program: it starts in the working directory, also without a sandbox. */
   readonly isCallers?: true;
+  /** As that of `FencedWork`. */
+  readonly isReadOnly?: boolean;
 }
 
 /** Starts an agent's program; without `work`, to look at it. Undefined: there is no such program on this machine. */
@@ -115,7 +117,7 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const file = await findProgram(command);
     if (file === undefined) return undefined;
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const { owner, member, isCallers = false } = work ?? {};
+    const { owner, member, isCallers = false, isReadOnly = false } = work ?? {};
     const agent = work?.agent ?? basename(command);
     const place = work !== undefined && existsSync(work.folder) ? work.folder : folder;
     const general = await environmentFor(environment, fence, { owner, agent }, homes);
@@ -132,7 +134,7 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     try {
       const running = await fence.start(
         { ...started, cwd: isCallers ? place : folder, env, journalFolder },
-        { owner, member, agent, folder: place, isCallers, script },
+        { owner, member, agent, folder: place, isCallers, isReadOnly, script },
       );
       void running.exited.then(() => models?.end());
       return running;

@@ -52,6 +52,16 @@ export const agentPackages: readonly AgentPackage[] = [
   { id: 'kimi', name: '@moonshot-ai/kimi-code', version: '2.1.0', ...fromBin('kimi') },
   { id: 'copilot', name: '@github/copilot', version: '1.0.102', ...fromBin('copilot') },
   { id: 'kilo', name: '@kilocode/cli', version: '7.7.7', ...fromBin('kilo') },
+  { id: 'auggie', name: '@augmentcode/auggie', version: '0.36.0', ...fromBin('auggie') },
+  { id: 'cline', name: 'cline', version: '3.0.65', ...fromBin('cline') },
+  {
+    id: 'droid',
+    name: 'droid',
+    version: '0.215.0',
+    platformPackage: `@factory/cli-${MACHINE}`,
+    ...fromBin('droid'),
+  },
+  { id: 'qoder', name: '@qoder-ai/qodercli', version: '1.1.52', ...fromBin('qodercli') },
 ];
 
 /** Where `trestle agents install` keeps programs, in a data directory. */

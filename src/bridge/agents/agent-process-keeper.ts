@@ -87,14 +87,18 @@ export function createProcessLimit(maxProcesses: number): ProcessLimit {
   };
 }
 
+/** For whom a process works, and who is charged for it. In the sandbox, turns that may only read have a process that can only read. */
+export interface ProcessUser extends Payer {
+  readonly isReadOnly?: boolean;
+}
+
 export interface ProcessKeeperOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly id: string;
   /** The name for apps: they must not learn where the program is. */
   readonly label: string;
   readonly program: AgentProgram;
   readonly launch: LaunchAgent;
-  /** For whom the process works, and who is charged for it. */
-  readonly payer: Payer;
+  readonly user: ProcessUser;
   /** The working directory of its conversations, where it can see no other. */
   readonly folder: string;
   connect(process: RunningProcess): Promise<AgentConnection>;
@@ -151,7 +155,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
   async function startOnce(): Promise<KeptProcess | StartFailure> {
     let process: RunningProcess | undefined;
     try {
-      process = await launch(program, { ...options.payer, agent: id, folder: options.folder });
+      process = await launch(program, { ...options.user, agent: id, folder: options.folder });
     } catch (error) {
       return failed('AGENT_FAILED', describeFailure(error));
     }

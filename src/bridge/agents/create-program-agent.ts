@@ -1,6 +1,6 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import { onAbort, unlessAborted, withinTime } from '../../platform/clock/clock.ts';
-import { type Payer, payerName } from '../../platform/identity/owner.ts';
+import { payerName } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { MAIN } from '../principal.ts';
 import { promptWithSkills } from '../routing/resolve-route.ts';
@@ -14,6 +14,7 @@ import {
   type KeptProcess,
   type ProcessKeeper,
   type ProcessLimit,
+  type ProcessUser,
 } from './agent-process-keeper.ts';
 import type {
   AgentAbilities,
@@ -80,17 +81,20 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   let trouble = { why: '', until: 0 };
 
   /** A member at work for a team has a process of their own, because its key charges both. */
-  const nameOf = (payer: Payer, folder: string) =>
-    options.isFenced(payer.owner) ? JSON.stringify([payerName(payer), folder]) : payerName(payer);
+  const nameOf = (user: ProcessUser, folder: string) =>
+    options.isFenced(user.owner)
+      ? JSON.stringify([payerName(user), folder, user.isReadOnly === true])
+      : payerName(user);
 
-  function keeperOf({ owner, member }: Payer, folder: string): ProcessKeeper {
-    const name = nameOf({ owner, member }, folder);
+  function keeperOf({ owner, member, isReadOnly = false }: ProcessUser, folder: string): ProcessKeeper {
+    const user = { owner, member, isReadOnly };
+    const name = nameOf(user, folder);
     const known = keepers.get(name);
     if (known !== undefined) return known.keeper;
     if (keepers.size >= MAX_IDLE_KEEPERS) {
       for (const [other, { keeper }] of keepers) if (keeper.isUnused()) keepers.delete(other);
     }
-    const keeper = createProcessKeeper({ ...options, payer: { owner, member }, folder, hide, onStart: noteStart });
+    const keeper = createProcessKeeper({ ...options, user, folder, hide, onStart: noteStart });
     if (isStopped) void keeper.stop();
     keepers.set(name, { keeper, owner, folder });
     return keeper;
@@ -104,8 +108,8 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   }
 
   /** The process that has a conversation open. Processes of other owners may have conversations of the same name. */
-  function holderOf(conversation: string, payer: Payer, folder: string): KeptProcess | undefined {
-    const process = keepers.get(nameOf(payer, folder))?.keeper.current();
+  function holderOf(conversation: string, user: ProcessUser, folder: string): KeptProcess | undefined {
+    const process = keepers.get(nameOf(user, folder))?.keeper.current();
     return process?.conversations.has(conversation) === true ? process : undefined;
   }
 
@@ -206,7 +210,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
    * now; then a new one is asked, so that no turn fails because of an earlier one.
    */
   async function askProcess<Value>(
-    turn: Payer & Pick<AgentTurn, 'workingDirectory'>,
+    turn: ProcessUser & Pick<AgentTurn, 'workingDirectory'>,
     work: (connection: AgentConnection) => Promise<Value>,
   ): Promise<{ readonly kind: 'done'; readonly value: Value; readonly process: KeptProcess } | Failure> {
     const keeper = keeperOf(turn, turn.workingDirectory);
@@ -266,14 +270,17 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   }
 
   async function findConversation(
-    turn: Payer & Pick<AgentTurn, 'workingDirectory' | 'mcpServers'>,
+    turn: ProcessUser & Pick<AgentTurn, 'workingDirectory' | 'mcpServers'>,
     reference: ConversationReference,
   ): Promise<Found | AgentEnd> {
     const { conversation, continues } = reference;
     const { owner, workingDirectory, mcpServers = [] } = turn;
     // In the sandbox a process sees its own folder only: a turn in another one takes the conversation along.
     const folder = options.isFenced(owner) ? workingDirectory : reference.folder;
-    const running = holderOf(conversation, turn, workingDirectory);
+    // A conversation that ends with its process stays in it, be the folder writable there or not.
+    const other = continues ? undefined : { owner, member: turn.member, isReadOnly: turn.isReadOnly !== true };
+    const running =
+      holderOf(conversation, turn, workingDirectory) ?? (other && holderOf(conversation, other, workingDirectory));
     if (running !== undefined) return { kind: 'found', process: running, conversation };
     if (!continues)
       return { kind: 'lost', detail: 'the process that held the conversation has ended, or is that of another member' };

@@ -194,7 +194,7 @@ export async function agentFindings(
     }),
   );
   await sandbox?.stop();
-  return [...found, ...readOnlyFindings(settings, catalog)];
+  return [...found, ...(sandbox === undefined ? readOnlyFindings(settings, catalog) : [])];
 }
 
 /** What a probe has found, in words. */
@@ -203,7 +203,7 @@ export function agentFinding(name: string, { status, version, model = '', advice
   return note(name, `${status.replaceAll('_', ' ')}${advice === '' ? '' : `: ${advice}`}`);
 }
 
-/** Agents under `permissions: deny` whose read-only mode is not known. */
+/** Without a sandbox: agents under `permissions: deny` whose read-only mode is not known. */
 function readOnlyFindings({ bridge }: Settings, catalog: readonly CatalogAgent[]): readonly Finding[] {
   if (bridge.permissions === 'allow') return [];
   const unsure = catalog.filter(({ id, place }) => place.kind === 'program' && !hasReadOnlyMode(id));

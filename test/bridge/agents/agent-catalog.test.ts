@@ -31,18 +31,21 @@ test('the catalog has the four agents, and no preset that nobody asked for', () 
 });
 
 test('a preset needs nothing but its name in the catalog', () => {
-  for (const { id, label, command, args } of agentPresets) {
+  for (const { id, label, command, args, env } of agentPresets) {
     const [, preset] = catalogOf({ catalog: ['builtin', id] });
     assert.deepEqual(preset, {
       id,
       label,
       category: 'protocol-adapter',
-      place: { ...program(command, args), preset: id },
+      place: { ...program(command, args, env), preset: id },
     });
   }
 });
 
 test('a custom entry of a preset’s id changes what it names and keeps the rest', () => {
+  const [, auggie] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'auggie', env: { A: 'b' } }] });
+  const environment = { AUGMENT_DISABLE_AUTO_UPDATE: '1', A: 'b' };
+  assert.deepEqual(auggie?.place, { ...program('auggie', ['--acp'], environment), preset: 'auggie' });
   const [, qwen] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'qwen', env: { OPENAI_MODEL: 'm' } }] });
   const place = { ...program('qwen', ['--acp'], { OPENAI_MODEL: 'm' }), preset: 'qwen' };
   assert.deepEqual([qwen?.label, qwen?.place], ['Qwen Code', place]);

@@ -5,7 +5,7 @@ import type { Clock } from '../../../platform/clock/clock.ts';
 import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
 import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
 import type { AgentOffers, PermissionPolicy } from '../agent-provider.ts';
-import { asObject, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
+import { asObject, describeFailure, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
 import type { PromptPart } from '../prompt-content.ts';
 import { formQuestion, readForm } from '../question-form.ts';
 import {
@@ -264,14 +264,15 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     version: shownText(agentInfo?.version),
     async findMissingLogin(folder) {
       const ways = initialized.authMethods ?? [];
-      if (ways.length === 0) return undefined;
       try {
         const { sessionId } = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers: [] });
         if (deletes) await agent.request(methods.agent.session.delete, { sessionId }).catch(() => undefined);
         return undefined;
       } catch (error) {
         if (asObject(error).code !== AUTHENTICATION_REQUIRED) return undefined;
-        const names = ways.map(({ name, description }) => (description ? `${name} (${description})` : name));
+        const offered = ways.map(({ name, description }) => (description ? `${name} (${description})` : name));
+        // Some agents offer no way to log in through the protocol, and say in the error what to do.
+        const names = offered.length > 0 ? offered : [describeFailure(error)];
         return `log in with the agent's own command, as the user that runs Trestle: ${names.join('; ').slice(0, MAX_ADVICE)}`;
       }
     },
