@@ -68,11 +68,15 @@ export function scriptedAgent(
 ) {
   const model = createScriptedAnswers((request, index) => answer(index, request));
   const store = memoryStore();
+  return { agent: builtinAgent({ complete: model.complete, store, ...more }), store, requests: model.requests };
+}
+
+/** An agent on any model, with conversations in memory. */
+export function builtinAgent(given: Partial<BuiltinAgentOptions> & Pick<BuiltinAgentOptions, 'complete'>) {
   const builtin = createBuiltinAgent({
     version: '1.2.3',
-    complete: model.complete,
     model: 'scripted',
-    store,
+    store: memoryStore(),
     clock: systemClock,
     makeId,
     permissions: 'allow',
@@ -85,9 +89,9 @@ export function scriptedAgent(
     contextCharacters: 100_000,
     commandTimeoutMs: 20_000,
     backgroundTimeoutMs: 60_000,
-    ...more,
+    ...given,
   });
-  return { agent: supervised(builtin), store, requests: model.requests };
+  return supervised(builtin);
 }
 
 /** What a tool gets when it is tried alone. */
