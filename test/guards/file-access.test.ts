@@ -276,6 +276,8 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/builtin/folder-instructions.ts': ['skills', 'rules'],
   'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],
   'agents/builtin/tools/file-tools.ts': ['read_file', 'write_file', 'write_file, a new file', 'edit_file'],
+  'agents/builtin/tools/ripgrep.ts':
+    'names files, which search_files opens by confinement; test/bridge/agents/builtin/ripgrep.test.ts',
   'agents/builtin/tools/run-command.ts': ['run_command', 'start_command'],
   'agents/builtin/tools/walk-folder.ts': ['list_files', 'find_files', 'search_files'],
   'agents/builtin/tools/search-tools.ts': ['list_files', 'list_files of the whole root', 'search_files'],

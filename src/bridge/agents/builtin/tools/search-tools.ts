@@ -1,8 +1,9 @@
 import { Type } from 'typebox';
-import { type ConfinedFolder, locate, openEntry, refuse } from './confinement.ts';
+import { type ConfinedFolder, locate, openEntry, openFolder, refuse } from './confinement.ts';
 import { isBinary, readLines } from './file-tools.ts';
 import { type PathPattern, readGlob } from './glob-patterns.ts';
 import { createLineMatcher, type LineMatcher } from './match-lines.ts';
+import { filesByRipgrep } from './ripgrep.ts';
 import { defineTool, type ToolContext } from './tool.ts';
 import { unreadable, walkFolder } from './walk-folder.ts';
 
@@ -93,6 +94,8 @@ const SHOWN_CHARACTERS = 300;
 /** Lines that are matched together. */
 const BATCH_CHARACTERS = 1024 * 1024;
 const BATCH_LINES = 10_000;
+/** Programs do not agree about upper and lower case beyond these. */
+const ASCII = /^[ -~\t]*$/;
 
 /** Finds lines that hold a text, or that a regular expression matches. */
 export const searchFilesTool = defineTool({
@@ -129,8 +132,12 @@ export const searchFilesTool = defineTool({
     const matcher = createLineMatcher({ text, pattern, ignoreCase, clock: commands.clock, signal });
     try {
       const search = { names, fits, matcher, isIgnoring: !isAll };
-      const { matches, isCut } = await searchFolder(search, context);
-      const lines = matches.map(({ relativePath, line, text: found }) => `${relativePath}:${line}: ${found}`);
+      const isFast = text !== undefined && names.length === 0 && (!ignoreCase || ASCII.test(text));
+      const wanted = { text: text ?? '', ignoreCase, isIgnoring: !isAll, maxDepth: MAX_DEPTH };
+      const named = isFast ? await filesByRipgrep(wanted, context) : undefined;
+      const found = named === undefined ? searchFolder(search, context) : searchNamed(named, search, context);
+      const { matches, isCut } = await found;
+      const lines = matches.map(({ relativePath, line, text: shown }) => `${relativePath}:${line}: ${shown}`);
       if (isCut) lines.push('[cut: there may be more; search for something more special, or in a folder further down]');
       const locations = matches.slice(0, 20).map((match) => ({ path: match.path, line: match.line }));
       return { text: lines.length === 0 ? '[nothing found]' : lines.join('\n'), locations };
@@ -172,6 +179,27 @@ async function searchFolder({ names, fits, matcher, isIgnoring }: Search, { root
   } finally {
     await walk.return(false);
   }
+}
+
+/** Searches files that were named: the text may be in them. */
+async function searchNamed(paths: readonly string[], { fits, matcher }: Search, { root, signal }: ToolContext) {
+  const matches: Match[] = [];
+  let bytesLeft = MAX_BYTES;
+  for (const path of paths) {
+    signal.throwIfAborted();
+    if (!fits(path)) continue;
+    const names = path.split('/');
+    const name = names.pop() ?? '';
+    const folder = await openFolder(root, names).catch(unreadable);
+    if (folder === undefined) continue;
+    try {
+      bytesLeft -= await searchFile(matcher, folder, name, path, matches);
+    } finally {
+      await folder.close();
+    }
+    if (matches.length >= MAX_MATCHES || bytesLeft <= 0) return { matches: matches.slice(0, MAX_MATCHES), isCut: true };
+  }
+  return { matches, isCut: false };
 }
 
 /** Adds what it finds, and returns how many bytes that took. */

@@ -22,7 +22,7 @@ interface WalkOptions {
 }
 
 /** Folders that hold what was made by machines; they are entered only when they are asked for by name. */
-const NOT_ENTERED: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', 'node_modules']);
+export const NOT_ENTERED: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', 'node_modules']);
 const MAX_IGNORE_BYTES = 64 * 1024;
 
 /** The rules of one `.gitignore`, for paths below its folder. */
@@ -131,6 +131,7 @@ async function enterIfStillThere(folder: ConfinedFolder, name: string): Promise<
 
 /** A file that went away, or may not be read, is not what a walk is about. */
 export function unreadable(error: unknown): undefined {
-  if (['ENOENT', 'ELOOP', 'EACCES', 'EPERM', 'ENXIO', 'TOOL_CALL_REFUSED'].includes(errorCode(error))) return undefined;
+  if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EACCES', 'EPERM', 'ENXIO', 'TOOL_CALL_REFUSED'].includes(errorCode(error)))
+    return undefined;
   throw error;
 }
