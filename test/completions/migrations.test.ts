@@ -19,6 +19,7 @@ const RELEASED = {
     '0009-parallel-calls': '1e22d935c1a6c11c7da7570953c54300278f5f51c215b1bbf73785b7a9384400',
     '0010-usage-quarters': 'b47db0adb7a5f7e2c3d9a51ae0dac7820a724984bea70c2563fea5c2533d0812',
     '0011-catalogues': '6fe66c559b337de5fe616fe25a0d9332a79ee50ab75bc18d828974ed33ae6146',
+    '0012-stored-files': 'af204bafeb4116b340ad4864460944ce7aefb75204a16ccc4395f2fa6b802291',
   },
   postgres: {
     '0001-keys-and-usage': '28fcb45c254eea4a70607b4ca2c53f820d3a78b2a42baae36972740c5158e6df',
@@ -32,6 +33,7 @@ const RELEASED = {
     '0009-parallel-calls': '057d12ccd92dcb5a0f28dc3cd210ef735ed27557febb60d48e836e3ff74aed9a',
     '0010-usage-quarters': 'bc36663ebf1ca1b2bfaca1c7423474d2c9e455852915a63a01ec89b982c59453',
     '0011-catalogues': 'fc9b568688d0e9a191cf610b2d067922c0e42f68ec1145883b8511bffe765df8',
+    '0012-stored-files': '4dcee6d30b2dff27aa020655e9eac98b0981d83e102177d2547d8aa3905b4b65',
   },
 };
 
