@@ -24,6 +24,16 @@ export interface BridgeCaller {
   readonly forwarded?: ForwardedRequest;
   /** How many nodes the request has passed, as it says: it can only restrict, so it counts with every credential. */
   readonly hop?: number;
+  /** Set when another instance of this database has relayed the call: what it knows of its client. */
+  readonly relayed?: RelayedClient;
+}
+
+/** What an instance that relays a call says of its client. */
+export interface RelayedClient {
+  /** As `BridgeClient.resume`. */
+  readonly resume: { readonly afterSeq: number | undefined; readonly idempotencyKey: string };
+  readonly wantsUpdates: boolean;
+  readonly isStrict: boolean;
 }
 
 export interface BridgeAccess {

@@ -11,6 +11,8 @@ export interface BridgeCall extends Omit<EventRequest, 'body'> {
   readonly id: RequestId | undefined;
   readonly method: string;
   readonly params: unknown;
+  /** What is sent in the place of the call as JSON text, and the headers that belong to it. */
+  frame?(text: string): Pick<EventRequest, 'body' | 'headers'>;
   /** The other bridge has accepted the call, and its response may take long. */
   accepted?(): void;
   /** A notification that comes before the response. Resolves when the next one can be taken; undefined: now. */
@@ -26,8 +28,10 @@ export type BridgeResponse =
   | { readonly kind: 'broken'; readonly reason: string; readonly isCut: boolean };
 
 /** Sends one call and reads its stream to the end. Throws what the network throws, and what `notified` throws. */
-export async function callBridge({ id, method, params, ...call }: BridgeCall): Promise<BridgeResponse> {
-  const response = await postForEvents({ ...call, body: JSON.stringify({ jsonrpc: '2.0', id, method, params }) });
+export async function callBridge({ id, method, params, frame, ...call }: BridgeCall): Promise<BridgeResponse> {
+  const text = JSON.stringify({ jsonrpc: '2.0', id, method, params });
+  const { body, headers } = frame?.(text) ?? { body: text, headers: {} };
+  const response = await postForEvents({ ...call, headers: { ...call.headers, ...headers }, body });
   if (response.kind === 'document') return response;
   call.accepted?.();
   for await (const event of response.events) {

@@ -2,13 +2,10 @@ import { join } from 'node:path';
 import type { CallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import { repeat } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
-import { AppError } from '../platform/errors/app-error.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
 import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
-import { refusalBody } from '../platform/json-rpc/answer-http.ts';
-import { hybridEnvelope } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { SecretBox, SecretKeys } from '../platform/secrets/secret-keys.ts';
@@ -28,7 +25,8 @@ import type { RpcOverStdio, RpcOverStdioOptions } from './editor/rpc-over-stdio.
 import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGateway } from './gateway/create-gateway.ts';
-import { CLOCK_DIFFERS, type RegisteredInstance, registerInstance } from './instances/instance-registry.ts';
+import { openInstance } from './instances/create-relay.ts';
+import type { RegisteredInstance } from './instances/instance-registry.ts';
 import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
@@ -43,13 +41,12 @@ import { createWithConfigured } from './sessions/mcp-servers.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
 import { createTurnLimits, type TurnLimits } from './sessions/turn-limits.ts';
 import type { BridgeGroups } from './settings.ts';
-import type { BridgeSchema } from './storage/bridge-schema.ts';
+import type { ArtifactRow, BridgeSchema } from './storage/bridge-schema.ts';
 import { createArtifactStore } from './storage/file-stores.ts';
-import { createInstanceStore } from './storage/instance-and-route-stores.ts';
 import { createEndWork, withOwners, withTeams } from './team-work.ts';
 import { createWorkbench, type WorkPlaces } from './workbench/create-workbench.ts';
 import { createPermissions } from './workbench/permissions.ts';
-import { isWorkbench, workbenchErrorBody } from './workbench/workbench-routes.ts';
+import { bridgeErrorBody } from './workbench/workbench-routes.ts';
 
 export interface Bridge extends Pick<BridgeAccess, 'forOperators'> {
   readonly surface: HttpSurface;
@@ -63,6 +60,8 @@ export interface Bridge extends Pick<BridgeAccess, 'forOperators'> {
   /** Resolves when every agent was probed one time. */
   readonly probed: Promise<void>;
   readonly instances: RegisteredInstance['list'];
+  /** Tells other instances where this one is reached; called when it listens. */
+  announceAddress(): Promise<void>;
   reload(settings: BridgeGroups): void;
   stop(): Promise<void>;
 }
@@ -71,14 +70,18 @@ export interface BridgeOptions extends Runtime, WorkPlaces {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;
-  /** Where this instance listens, for the list of instances. */
+  /** Where this instance is to listen, for the list of instances. */
   readonly address: string;
+  /** Where other instances reach this one, as a URL; empty until it listens. */
+  reachableAt?(): string;
   /** For the device key, and for copies of what turns produce. */
   readonly dataDirectory: string;
   /** Encrypts the MCP servers of sessions. */
   readonly secretBox: SecretBox;
   /** Sign the links to artifacts. */
   readonly linkKeys: SecretKeys;
+  /** Sign requests between instances of one database. */
+  readonly relayKeys?: SecretKeys;
   /** The agents on offer, in routing order, and what stands behind each. */
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;
@@ -107,12 +110,19 @@ const ARTIFACT_SWEEP_MS = 10 * 60_000;
 export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const { settings, database, ping, clock, makeId, logger, agents, providers } = options;
   const agentIds = agents.map(({ id }) => id);
-  const onUnexpectedError = (error: unknown, requestId: string) =>
-    logger.error({ err: error, requestId }, 'call failed');
+  const onUnexpectedError = (err: unknown, requestId: string) => logger.error({ err, requestId }, 'call failed');
   const links = createArtifactLinks(options.linkKeys);
+  const { instance, home, relay } = await openInstance({
+    ...options,
+    version: ping.version,
+    keys: options.relayKeys ?? options.linkKeys,
+    personTokens: options.personTokens,
+  });
   const attachments = createAttachments({
     ...options,
     folder: join(options.dataDirectory, 'attachments'),
+    home,
+    readElsewhere: relay && ((row) => relay.read('attachments', row)),
     maxBytesOfOwner: settings.bridge.limits.attachment_bytes_per_owner,
   });
   const forwarding = await createForwarding({
@@ -121,15 +131,6 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     links,
     contract: ping.contract,
     withFiles: attachments.inCall,
-  });
-  const instance = await registerInstance({
-    ...options,
-    store: createInstanceStore(database),
-    id: makeId('ins_'),
-    version: ping.version,
-    isShared: database.engine === 'postgres',
-    onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
-    onClockDifference: (differenceMs) => logger.warn({ differenceMs }, CLOCK_DIFFERS),
   });
   const gateway = { id: settings.gateway.provider_id, label: settings.gateway.label };
   const runtime = createGateway({
@@ -140,6 +141,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   });
   const artifacts = createArtifacts({
     folder: join(options.dataDirectory, 'artifacts'),
+    home,
     confine: options.confine,
     store: createArtifactStore(database),
     maxBytes: settings.bridge.limits.artifact_bytes,
@@ -195,6 +197,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       maxBytesOfOwner: settings.bridge.limits.scratch_bytes_per_owner,
     },
     instance: instance.id,
+    home,
     lease: instance.lease,
     limits,
     permissions,
@@ -223,6 +226,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const jobs = await createJobs({
     database,
     instance: instance.id,
+    isSessionElsewhere: relay?.isElsewhere,
     agentIds,
     gatewayId: gateway.id,
     settings: settings.jobs,
@@ -272,7 +276,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     isStrict: ({ caller }) => settings.bridge.strict_params || caller.isStrict === true,
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
-  const dispatch = withTeams(withOwners(forwarding.wrap(dispatchHere)));
+  const dispatchToOwner = relay?.wrap(dispatchHere, orchestrator.isBusy) ?? dispatchHere;
+  const dispatch = withTeams(withOwners(forwarding.wrap(dispatchToOwner)));
 
   const overHttp = createRpcOverHttp({
     access,
@@ -324,17 +329,16 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     gatewayProviderId: gateway.id,
     workbench: { ...workbench.parts, schedules: jobs.schedules },
     live: workbench.live,
+    relay,
+    stalledAfterMs: settings.bridge.limits.stalled_after,
+    onUnexpectedError,
     downloads: {
       artifacts,
       clock,
       stopped: stopped.signal,
-      async fetch(place: string, path: string, signal: AbortSignal) {
-        const [kind, id] = [place.slice(0, place.indexOf('.')), place.slice(place.indexOf('.') + 1)];
-        const file =
-          kind === 'node' ? forwarding.download(id, path, signal) : providers.get(id)?.download?.(path, signal);
-        if (file === undefined) throw new AppError('NOT_FOUND');
-        return file;
-      },
+      fromNode: forwarding.download,
+      fromAgent: (id: string, path: string, signal: AbortSignal) => providers.get(id)?.download?.(path, signal),
+      fromInstance: relay && ((row: ArtifactRow, signal: AbortSignal) => relay.file('artifacts', row, signal)),
     },
   };
 
@@ -354,14 +358,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       upgrades: bridgeUpgrades(parts),
       errors: bridgeErrors,
       errorSchema: RpcError,
-      // Contract/bridge 3 has one word for a wrong HTTP method and for what is no JSON-RPC request.
-      errorBody: (error, head) =>
-        isWorkbench(head.path)
-          ? workbenchErrorBody(error)
-          : refusalBody(
-              hybridEnvelope,
-              error.code === 'METHOD_NOT_ALLOWED' ? { ...error, code: 'INVALID_REQUEST' } : error,
-            ),
+      errorBody: bridgeErrorBody,
       crossOrigin: access.crossOrigin,
       isOpen: access.isOpen,
       credentialSetting: 'BRIDGE_AUTH_TOKEN',
@@ -374,6 +371,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     probed: probes.firstRound,
     forOperators: access.forOperators,
     instances: instance.list,
+    announceAddress: instance.announce,
     reload(next) {
       access.reload(next);
       webhookSecret = next.bridge.webhook_secret;
@@ -386,6 +384,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       stopWatching?.();
       jobs.settle();
       stopped.abort();
+      relay?.stop();
       workbench.stop();
       await sweeping.stop();
       await attachments.stop();

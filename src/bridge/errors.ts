@@ -39,6 +39,14 @@ export const bridgeErrors = {
     rpc: -32020,
     message: 'The session is busy; wait until its turn has ended, or cancel it.',
   },
+  OWNER_UNREACHABLE: {
+    status: 503,
+    rpc: -32020,
+    message:
+      'The instance that has this session cannot be reached: {reason}. Try again; data.outcome says whether the call may have been served.',
+  },
+  NOT_OWNER: { status: 503, rpc: -32020, message: 'This instance does not have the session.' },
+  RELAY_REFUSED: { status: 401, rpc: -32001, message: 'The relayed request does not count: {reason}.' },
   RESUME_NOT_FOUND: {
     status: 200,
     rpc: -32602,

@@ -4,6 +4,7 @@ import type { BridgeAccess, BridgeCaller } from './access.ts';
 import { createDownload, type DownloadParts } from './artifacts/artifact-route.ts';
 import { Ping } from './contract/surface.ts';
 import { WorkbenchError } from './contract/workbench.ts';
+import type { Relay } from './instances/create-relay.ts';
 import type { RpcOverHttp } from './rpc-over-http.ts';
 import type { RpcOverSocket } from './rpc-over-socket.ts';
 import type { LiveSocket } from './workbench/live-socket.ts';
@@ -19,6 +20,10 @@ export interface RouteParts {
   readonly downloads: DownloadParts;
   readonly workbench: WorkbenchParts;
   readonly live: LiveSocket;
+  /** Undefined: no other instance shares the database. */
+  readonly relay: Relay | undefined;
+  readonly stalledAfterMs: number;
+  onUnexpectedError(error: unknown, requestId: string): void;
 }
 
 const op = {
@@ -46,8 +51,21 @@ export function bridgeRoutes(parts: RouteParts): readonly Route[] {
     row('GET /artifacts/*', anyone, op.download, createDownload(downloads)),
     row('OPTIONS /acp/rpc', anyone, op.preflight, overHttp.preflight),
   ].map((route) => (route.body === 'bytes' ? { ...route, bodyLimit: messageBytes } : route));
-  return [...own, ...workbenchRoutes(access.workbench, parts.workbench)];
+  const second = workbenchRoutes(access.workbench, parts.workbench);
+  if (parts.relay === undefined) return [...own, ...second];
+  return [...own, ...parts.relay.wrapRows(second, SERVED_BY_OWNER), ...parts.relay.routes(parts)];
 }
+
+/** Rows that need the agent, the files or the memory of the instance that has the session. */
+const SERVED_BY_OWNER: ReadonlySet<string> = new Set([
+  'PATCH /api/bridge/sessions/:sessionId',
+  'GET /api/bridge/sessions/:sessionId/files',
+  'GET /api/bridge/sessions/:sessionId/changes',
+  'GET /api/bridge/sessions/:sessionId/changes/diff',
+  'POST /api/bridge/sessions/:sessionId/undo',
+  'POST /api/bridge/sessions/:sessionId/steer',
+  'POST /api/bridge/sessions/:sessionId/fork',
+]);
 
 export function bridgeUpgrades({ access, overSocket, live }: RouteParts): readonly UpgradeRoute<BridgeCaller>[] {
   return [

@@ -23,6 +23,8 @@ export interface RpcOverHttpOptions {
   /** Names of the served methods. */
   readonly methodNames: ReadonlySet<string>;
   readonly clock: Clock;
+  /** Refusals that keep their HTTP status once a call was dispatched; those of contract/bridge 1 unless given. */
+  readonly codesWithStatus?: ReadonlySet<string>;
   /** After how long a client that reads nothing is disconnected. */
   readonly stalledAfterMs: number;
   onUnexpectedError(error: unknown, requestId: string): void;
@@ -44,6 +46,7 @@ const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
   'FORWARD_PERSON_REFUSED',
   'ISSUER_UNAVAILABLE',
   'SHUTTING_DOWN',
+  'OWNER_UNREACHABLE',
   'TASK_FORWARD_HOP_LIMIT_EXCEEDED',
   'TASK_FORWARD_PEER_UNKNOWN',
   'TASK_FORWARD_ENDPOINT_REFUSED',
@@ -58,6 +61,7 @@ const BEHIND_BYTES = 1024 * 1024;
 
 export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
   const { access, dispatch, methodNames, clock, stalledAfterMs, onUnexpectedError } = options;
+  const { codesWithStatus = CODES_WITH_STATUS } = options;
 
   return {
     preflight({ head, reply }) {
@@ -88,7 +92,7 @@ export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
         envelope: hybridEnvelope,
         errors: bridgeErrors,
         requestId: head.requestId,
-        codesWithStatus: CODES_WITH_STATUS,
+        codesWithStatus,
         onUnexpectedError,
       };
       if (sink === undefined) return sendAnswer(reply, await answerHttp(exchange));

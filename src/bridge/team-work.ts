@@ -46,7 +46,11 @@ export function withOwners(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeCli
 }
 
 /** The same call of another client. A copy of a call would lose what it makes on first use. */
-function asClient(call: MethodCall<BridgeClient>, caller: BridgeClient, params: unknown): MethodCall<BridgeClient> {
+export function asClient(
+  call: MethodCall<BridgeClient>,
+  caller: BridgeClient,
+  params: unknown,
+): MethodCall<BridgeClient> {
   return {
     method: call.method,
     id: call.id,

@@ -7,6 +7,7 @@ import { type AccessModels, createAgentLauncher, createFindProgram } from '../br
 import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
 import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
+import { reachableAt } from '../bridge/instances/create-relay.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
@@ -53,6 +54,8 @@ export interface ServiceParts extends Runtime {
   readonly secretBox: SecretBox;
   /** Sign links that are a credential of their own. */
   readonly linkKeys: SecretKeys;
+  /** Sign requests between instances of one database. */
+  readonly relayKeys: SecretKeys;
 }
 
 /** What every running service has. */
@@ -68,7 +71,7 @@ export interface RunningService {
 /** The services of this program. One that does not run is absent. */
 export interface RunningServices {
   readonly bridge?: RunningService &
-    Pick<Bridge, 'methods' | 'acceptStdio' | 'agents' | 'probed' | 'forOperators' | 'instances'>;
+    Pick<Bridge, 'methods' | 'acceptStdio' | 'agents' | 'probed' | 'forOperators' | 'instances' | 'announceAddress'>;
   readonly completions?: RunningService &
     Pick<
       Completions,
@@ -179,6 +182,7 @@ async function startBridge(
     sandbox,
     database,
     onlyMethods,
+    reachableAt: () => settings.cluster.address || reachableAt(listeningAt()),
     ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
     retention: settings.retention,
     probeEffects: createProbeEffects({
@@ -288,6 +292,7 @@ export async function prepareServiceParts(options: ServicePartsOptions): Promise
     build: readBuildFacts(environment),
     secretBox: createSecretBox(keys, randomness),
     linkKeys: deriveKeys(keys, 'signed-links v1'),
+    relayKeys: deriveKeys(keys, 'instance-relay v1'),
     randomness,
     clock,
     makeId: createSortableIds(clock, randomness),

@@ -9,6 +9,7 @@ import {
   plansSettings,
 } from '../accounts/settings.ts';
 import { checkBridgeSettings } from '../bridge/check-bridge-settings.ts';
+import { refusalOfEndpoint } from '../bridge/forwarding/endpoints.ts';
 import { agentsSettings, bridgeSettings, distributedSettings, gatewaySettings } from '../bridge/settings.ts';
 import { jobsSettings } from '../bridge/work-settings.ts';
 import { checkCompletionsSettings, completionsSettings } from '../completions/settings.ts';
@@ -79,6 +80,14 @@ const settingsSchema = setting.group('What all services share.', {
       description: 'PostgreSQL database. Empty: SQLite files in the data directory.',
     }),
   }),
+  cluster: setting.group('Several instances on one PostgreSQL database.', {
+    address: setting.url({
+      schemes: ['http', 'https'],
+      default: '',
+      description:
+        'Where other instances reach this one: a loopback, private or link-local address, or a name of one. Empty: the address that it listens on, or the first private address of this machine.',
+    }),
+  }),
   log: setting.group('What is logged to standard error.', {
     level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {
       default: 'info',
@@ -145,8 +154,15 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
     ...checkAccountsSettings(settings.accounts, settings.plans),
     ...checkBuiltinModel(settings),
     ...checkPlans(settings),
+    ...checkCluster(settings),
   ],
 };
+
+/** What instances send to each other stays within a private network, as it does between bridges. */
+function checkCluster({ cluster }: Settings): readonly Complaint[] {
+  const wrong = cluster.address === '' ? undefined : refusalOfEndpoint(cluster.address);
+  return wrong === undefined ? [] : [{ path: 'cluster.address', wrong, right: 'name an address of a private network' }];
+}
 
 /** Agents work for people only inside of the sandbox, or where the operator trusts them like users of this machine. */
 function checkPlans({ plans, bridge }: Settings): readonly Complaint[] {

@@ -181,6 +181,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   opened.defer(() => listener.close());
   const bound = await listener.start();
   listeningAt = bound.url;
+  await bridge?.announceAddress();
   const setupToken = await accounts?.offerSetup();
   const owned = opened.move();
 

@@ -28,6 +28,7 @@ const RELEASED = {
     '0020-open-permissions': 'bacdd5e87abe46ce0c27a2f9c4bd2b9798363f7cc77871b7ef3f945103c7fbe4',
     '0021-mcp-servers': '4ebf98a10ffa2570c74e021f9183fbe064b46e412b7d3ce837978f6a587375be',
     '0022-fenced-sessions': '9ed2016aa7218cdfe3e3b4e97b2b8c17225bf06955d5bb86f7ef8fb4c7319ee6',
+    '0023-homes': '14277adc49fdd7d3fce9c44368bdde2784086b881a2745720504a931ee5d41f6',
   },
   postgres: {
     '0001-instances': '8f7adc6c3db5eb2e942d7e02d56775e8d77eb1eb429cf03b888a8eebd3e44032',
@@ -52,6 +53,7 @@ const RELEASED = {
     '0020-open-permissions': 'bacdd5e87abe46ce0c27a2f9c4bd2b9798363f7cc77871b7ef3f945103c7fbe4',
     '0021-mcp-servers': '94a0e7033b63e4b7edaa27e9490aa7876ae16c072f77c9c986e1f37ca8220492',
     '0022-fenced-sessions': '2e89638c2768d1bca7d046d283e86b9ec86aff1fd929ebd6f396991e876eeb64',
+    '0023-homes': '23c1a79fc88a7afa05d10f892deec024c6e25165eb95d09569ecbba94612d432',
   },
 };
 

@@ -40,7 +40,7 @@ test('P-37: the sample file takes its secrets from the environment', () => {
 
 test('the sample file has every top-level key but the rare ones', () => {
   const missing = Object.keys(resolveTrestle('').settings).filter((key) => !Object.hasOwn(parse(sample), key));
-  assert.deepEqual(missing, ['insecure', 'metrics_token', 'secret_key', 'log']);
+  assert.deepEqual(missing, ['insecure', 'metrics_token', 'secret_key', 'cluster', 'log']);
 });
 
 test('an editor with the JSON schema accepts the sample file', () => {

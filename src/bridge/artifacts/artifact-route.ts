@@ -11,8 +11,11 @@ export interface DownloadParts {
   readonly clock: Pick<Clock, 'after'>;
   /** Aborts when the bridge stops. */
   readonly stopped: AbortSignal;
-  /** Requests a file of another bridge. */
-  fetch(place: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
+  /** Request a file by the link of another bridge: of a node, or of a remote agent, which may be unknown. */
+  fromNode(id: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
+  fromAgent(id: string, path: string, signal: AbortSignal): Promise<RelayedFile> | undefined;
+  /** Requests a file of another instance of this database. Undefined: there are no others. */
+  fromInstance: ((row: KeptFile['row'], signal: AbortSignal) => Promise<RelayedFile>) | undefined;
 }
 
 /** Downloads through this bridge at the same time, and how long one may take. */
@@ -20,10 +23,10 @@ const MAX_RELAYED = 64;
 const MAX_RELAY_MS = 15 * 60_000;
 
 /** The download of a file that a turn produced (contract/bridge 1): the signature in the path is the credential. */
-export function createDownload({ artifacts, clock, stopped, fetch }: DownloadParts) {
+export function createDownload({ artifacts, clock, stopped, ...parts }: DownloadParts) {
   let relayed = 0;
 
-  async function relay(place: string, path: string): Promise<RelayedFile> {
+  async function relay(request: (signal: AbortSignal) => Promise<RelayedFile>): Promise<RelayedFile> {
     if (relayed >= MAX_RELAYED) throw new AppError('OVERLOADED');
     relayed += 1;
     const tooLong = new AbortController();
@@ -33,7 +36,7 @@ export function createDownload({ artifacts, clock, stopped, fetch }: DownloadPar
       stopTimer();
     };
     try {
-      const file = await fetch(place, path, AbortSignal.any([stopped, tooLong.signal]));
+      const file = await request(AbortSignal.any([stopped, tooLong.signal]));
       file.body.once('close', ended);
       return file;
     } catch (error) {
@@ -42,21 +45,36 @@ export function createDownload({ artifacts, clock, stopped, fetch }: DownloadPar
     }
   }
 
+  async function fetchLink(place: string, path: string, signal: AbortSignal): Promise<RelayedFile> {
+    const [kind, id] = [place.slice(0, place.indexOf('.')), place.slice(place.indexOf('.') + 1)];
+    const file = kind === 'node' ? parts.fromNode(id, path, signal) : parts.fromAgent(id, path, signal);
+    if (file === undefined) throw new AppError('NOT_FOUND');
+    return file;
+  }
+
+  async function fetchKept(row: KeptFile['row'], signal: AbortSignal): Promise<RelayedFile> {
+    if (parts.fromInstance === undefined) throw new AppError('NOT_FOUND');
+    return parts.fromInstance(row, signal);
+  }
+
+  async function keptFile({ row, file }: KeptFile) {
+    const { content_type: contentType, size_bytes: sizeBytes } = row;
+    if (file === undefined)
+      return { contentType, sizeBytes, body: (await relay((signal) => fetchKept(row, signal))).body };
+    return { contentType, sizeBytes, body: sizeBytes === 0 ? '' : createReadStream(file, { end: sizeBytes - 1 }) };
+  }
+
   return async ({ head, reply }: Pick<Call, 'head' | 'reply'>): Promise<unknown> => {
     const found = await artifacts.find(head.path);
     const name =
       'row' in found ? basename(String(JSON.parse(found.row.relative_path))) : decodeName(basename(found.path));
-    const { contentType, sizeBytes, body } = 'row' in found ? ownFile(found) : await relay(found.place, found.path);
+    const { contentType, sizeBytes, body } =
+      'row' in found ? await keptFile(found) : await relay((signal) => fetchLink(found.place, found.path, signal));
     reply.header('content-type', contentType);
     reply.header('content-length', sizeBytes);
     reply.header('content-disposition', `attachment; filename*=UTF-8''${encodeName(name)}`);
     return reply.send(body);
   };
-}
-
-function ownFile({ row, file }: KeptFile) {
-  const { content_type: contentType, size_bytes: sizeBytes } = row;
-  return { contentType, sizeBytes, body: sizeBytes === 0 ? '' : createReadStream(file, { end: sizeBytes - 1 }) };
 }
 
 /** A name from a link or a header, which hold ASCII only; as it stands where it is not encoded properly. */

@@ -35,7 +35,8 @@ export interface Artifacts {
 
 export interface KeptFile {
   readonly row: ArtifactRow;
-  readonly file: string;
+  /** Undefined: the file is in another data directory, that of `row.home`. */
+  readonly file: string | undefined;
 }
 
 interface ArtifactOrigin {
@@ -55,6 +56,8 @@ export interface LongOutput {
 
 interface ArtifactsOptions {
   readonly folder: string;
+  /** The data directory of this bridge, where others share the database. */
+  readonly home?: string;
   /** Opens working directories. */
   readonly confine: Confine;
   readonly store: ArtifactStore;
@@ -109,6 +112,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
         sha256,
         created_at: now,
         expires_at: expiresAt,
+        home: options.home ?? '',
       })
       .catch(removing(file));
     return { relativePath, label, contentType, sizeBytes, sha256, downloadUrl: links.sign(id, label, expiresAt) };
@@ -227,6 +231,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       if ('place' in link) return link;
       const row = await store.find(link.artifactId);
       if (row === undefined) throw new AppError('NOT_FOUND');
+      if (row.home !== (options.home ?? '') && row.home !== '') return { row, file: undefined };
       const file = join(folder, row.id);
       const found = await lstat(file).catch(() => undefined);
       if (found?.isFile() !== true || found.size !== row.size_bytes) throw new AppError('NOT_FOUND');

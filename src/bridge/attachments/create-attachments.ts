@@ -57,6 +57,10 @@ interface AttachmentsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
   readonly folder: string;
   readonly confine: Confine;
   readonly maxBytesOfOwner: number;
+  /** The data directory of this bridge, where others share the database. */
+  readonly home?: string;
+  /** Reads an upload that is in the data directory of another instance. Undefined: there are no others. */
+  readElsewhere?: ((row: AttachmentRow) => Promise<Buffer>) | undefined;
 }
 
 const KEPT_MS = 24 * 3_600_000;
@@ -104,6 +108,7 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
         used_at: null,
         created_at: now,
         expires_at: now + keptMs,
+        home: options.home ?? '',
       };
       await mkdir(folder, { recursive: true, mode: 0o700 });
       await writeFile(fileOf(row.id), bytes, { flag: 'wx', mode: 0o600, flush: true });
@@ -129,11 +134,14 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
     return own;
   }
 
-  async function readStored({ id }: AttachmentRow): Promise<Buffer> {
+  async function readStored(row: AttachmentRow): Promise<Buffer> {
+    const { id, home } = row;
+    const isElsewhere = home !== '' && home !== options.home;
     try {
+      if (isElsewhere && options.readElsewhere !== undefined) return await options.readElsewhere(row);
       return await readFile(fileOf(id));
     } catch (error) {
-      if (errorCode(error) !== 'ENOENT') throw error;
+      if (errorCode(error) !== 'ENOENT' && errorCode(error) !== 'NOT_FOUND') throw error;
       throw new AppError('ATTACHMENT_NOT_FOUND', { attachmentId: id });
     }
   }

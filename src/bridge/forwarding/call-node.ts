@@ -20,6 +20,7 @@ interface PeerCall
   readonly headersMs: number;
   /** Called when the connection stands, before anything is sent; what it throws is thrown by the call, and nothing is sent. */
   beforeSend(): Promise<void>;
+  readonly frame?: BridgeCall['frame'];
 }
 
 export type CallPeer = (call: PeerCall, signal: AbortSignal) => Promise<PeerAnswer>;
@@ -58,9 +59,10 @@ export function createCallPeer({ clock, lookup, idleMs }: CallPeerOptions): Call
     });
     const dispatcher = new Client(new URL(call.endpoint).origin, { connect, pipelining: 0 });
     try {
-      const { endpoint, path, connectMs: _, headersMs, beforeSend: _ours, ...sent } = call;
+      const { endpoint, path, connectMs: _, headersMs, beforeSend: _ours, frame, ...sent } = call;
       const response = await callBridge({
         ...sent,
+        ...(frame !== undefined && { frame }),
         url: `${endpoint}${path}`,
         signal,
         headersTimeoutMs: headersMs,

@@ -20,8 +20,12 @@ export interface Lease {
 export interface RegisteredInstance {
   readonly id: string;
   readonly lease: Lease;
+  /** The time of the database, as of the last heartbeat; the clock of this machine where nobody shares the database. */
+  databaseNow(): number;
+  /** Stores where this bridge can be reached, without waiting for the next heartbeat. */
+  announce(): Promise<void>;
   /** The running bridges that share the database. */
-  list(): Promise<readonly (InstanceRow & { readonly isThis: boolean })[]>;
+  list(): Promise<readonly (Omit<InstanceRow, 'home'> & { readonly isThis: boolean })[]>;
   /** Takes this instance off the list; it is the last thing a clean stop does. */
   remove(): Promise<void>;
 }
@@ -31,7 +35,10 @@ export interface RegisterInstanceOptions {
   readonly clock: Clock;
   readonly id: string;
   readonly version: string;
-  readonly address: string;
+  /** Where other instances reach this one, as far as that is known by now. */
+  address(): string;
+  /** The data directory, where others share the database. */
+  readonly home?: string;
   /** False where no other instance can share the store: there the lock on the file already tells who lives. */
   readonly isShared: boolean;
   onMissedBeat(error: unknown): void;
@@ -51,17 +58,27 @@ const CLOCK_DIFFERENCE_MS = 5_000;
 
 /** Puts this running bridge on the list of instances, and keeps its heartbeat fresh. */
 export async function registerInstance(options: RegisterInstanceOptions): Promise<RegisteredInstance> {
-  const { store, clock, id, version, address, isShared, onMissedBeat, onClockDifference } = options;
+  const { store, clock, id, version, address, home = '', isShared, onMissedBeat, onClockDifference } = options;
   const now = clock.now();
-  const own = { id, version, address, started_at: now, heartbeat_at: now };
+  const own = { id, version, home, started_at: now, heartbeat_at: now };
   const listeners: (() => void)[] = [];
   let sentAt = clock.monotonic();
   /** Since when every heartbeat was stored in time. */
   let steadySince = sentAt;
+  /** The time of the last heartbeat, and when its answer came. */
+  let known = { time: now, at: sentAt };
 
-  async function beat(): Promise<number> {
+  let beating: Promise<number> | undefined;
+
+  function beat(): Promise<number> {
+    beating = send();
+    return beating;
+  }
+
+  async function send(): Promise<number> {
     const sending = clock.monotonic();
-    const stored = await store.beat({ ...own, heartbeat_at: clock.now() });
+    const stored = await store.beat({ ...own, address: address(), heartbeat_at: clock.now() });
+    known = { time: stored, at: clock.monotonic() };
     if (sending - sentAt > GAP_MS) steadySince = sending;
     sentAt = sending;
     for (const listener of listeners) listener();
@@ -82,7 +99,14 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
       mayJudge: () => !isShared || (isHeld() && clock.monotonic() - steadySince >= DEAD_AFTER_MS),
       onBeat: (listener) => void listeners.push(listener),
     },
-    list: async () => (await store.list()).map((row) => ({ ...row, isThis: row.id === id })),
+    databaseNow: () => (isShared ? known.time + clock.monotonic() - known.at : clock.now()),
+    async announce() {
+      if (!isShared) return;
+      // One that is under way has the address of before, and could be stored after this one.
+      await beating?.catch(() => undefined);
+      await beat();
+    },
+    list: async () => (await store.list()).map(({ home: _, ...row }) => ({ ...row, isThis: row.id === id })),
     async remove() {
       await beats?.stop();
       await store.remove(id);

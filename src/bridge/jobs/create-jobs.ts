@@ -59,6 +59,8 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
   readonly database: Database<BridgeSchema>;
   /** The id of this running bridge. */
   readonly instance: string;
+  /** Whether another bridge has that session. Undefined: no other shares the database. */
+  isSessionElsewhere?: ((owner: string, sessionId: string) => Promise<boolean>) | undefined;
   readonly agentIds: readonly string[];
   readonly gatewayId: string;
   readonly settings: Pick<
@@ -133,7 +135,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   });
   const ends = createJobEnds({ store, clock, makeId, logger, onEnded: () => void deliveries.look() });
 
-  const waiting = createJobQueue({ store, search, instance, clock, isSessionBusy: orchestrator.isBusy });
+  const waiting = createJobQueue({ ...options, store, search, isSessionBusy: orchestrator.isBusy });
   // With several bridges on one store their clocks must agree: none of them can tell whose was set.
   const followClock = store.isShared ? async () => undefined : createFollowClock(clock, store.moveDeadlines);
   const queue: JobQueue = {

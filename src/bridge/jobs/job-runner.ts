@@ -231,13 +231,16 @@ interface JobQueueOptions {
   readonly clock: Pick<Clock, 'now'>;
   /** Whether a turn runs or waits in that session of the owner on this bridge: the store may not know of it yet. */
   isSessionBusy(owner: string, sessionId: string): boolean;
+  /** Whether another bridge has the session, and with it the agent and the files: that one runs its jobs. */
+  isSessionElsewhere?: ((owner: string, sessionId: string) => Promise<boolean>) | undefined;
 }
 
 /**
  * The stored jobs are the queue, on SQLite and on PostgreSQL (decision 17). With several bridges on one store the claim
  * decides which of them gets a job.
  */
-export function createJobQueue({ store, search, instance, clock, isSessionBusy }: JobQueueOptions): JobQueue {
+export function createJobQueue(options: JobQueueOptions): JobQueue {
+  const { store, search, instance, clock, isSessionBusy, isSessionElsewhere } = options;
   const owners = createRotation();
   /** By owner; only of those whose jobs wait. */
   let agentsOf = new Map<string, Rotation>();
@@ -245,6 +248,7 @@ export function createJobQueue({ store, search, instance, clock, isSessionBusy }
 
   async function claim(owner: string, next: NextJob, hasRoom: (owner: string) => boolean): Promise<JobRow | undefined> {
     if (isSessionBusy(owner, next.session_id)) return undefined;
+    if (await isSessionElsewhere?.(owner, next.session_id)) return undefined;
     const job = await store.find(next.id);
     if (job === undefined || isPutOff(job, clock.now())) return undefined;
     if (job.member !== '' && !hasRoom(job.member)) return undefined;

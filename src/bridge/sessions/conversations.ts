@@ -38,6 +38,8 @@ export interface ConversationsOptions extends Pick<Runtime, 'clock' | 'makeId'> 
   readonly table: Pick<SessionTable, 'loadOwn'>;
   readonly alone: SessionOrchestrator['alone'];
   readonly change: SessionStates['change'];
+  /** The data directory of this bridge, where others share the database. */
+  readonly home?: string | undefined;
   readonly sessions: Pick<SessionStore, 'insert' | 'setChoices'>;
   readonly summaries: Pick<SummaryStore, 'begin' | 'find' | 'set'>;
   readonly turns: Pick<TurnStore, 'latest' | 'isOf'>;
@@ -82,6 +84,7 @@ export function createConversations(options: ConversationsOptions): Conversation
           ...names,
           key,
           instance: '',
+          home: options.home ?? '',
           reference: forked.reference,
           working_directory: folder,
           mcp_servers: options.serverBox.seal(key, mcpServers),

@@ -71,6 +71,8 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly worktrees: Worktrees;
   /** The id of this running bridge. */
   readonly instance: string;
+  /** Its data directory, where others share the database. */
+  readonly home?: string | undefined;
   readonly lease: Lease;
   readonly retention: Retention;
   readonly limits: TurnLimits;
@@ -125,7 +127,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     kept.add(noted);
   }
 
-  const { change } = createSessionStates(sessions, instance);
+  const { change } = createSessionStates(sessions, instance, options.home);
   const table = createSessionTable({
     store: sessions,
     clock,

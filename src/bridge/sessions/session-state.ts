@@ -85,8 +85,8 @@ type Statements = Pick<
   'insert' | 'claim' | 'unclaim' | 'reserve' | 'setReference' | 'setChoices' | 'endTurn' | 'close' | 'discard'
 >;
 
-/** `instance` is this bridge. */
-export function createSessionStates(store: Statements, instance: string): SessionStates {
+/** `instance` is this bridge, and `home` its data directory. */
+export function createSessionStates(store: Statements, instance: string, home = ''): SessionStates {
   function transition(session: SessionFacts, event: SessionEvent): Transition {
     const { key, state, stored } = session;
     switch (event.kind) {
@@ -112,6 +112,7 @@ export function createSessionStates(store: Statements, instance: string): Sessio
           key,
           thread_id: place.threadId,
           instance,
+          home,
           provider_id: place.providerId,
           reference: place.reference,
           working_directory: place.workingDirectory,

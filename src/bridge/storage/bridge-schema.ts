@@ -2,17 +2,13 @@ import type { Generated } from 'kysely';
 
 /** The tables of the bridge's database. */
 export interface BridgeSchema {
-  instances: InstanceRow;
-  sessions: Omit<SessionRow, 'choices' | 'mcp_servers' | 'epoch'> & {
-    readonly choices: Generated<string>;
-    readonly mcp_servers: Generated<string>;
-    readonly epoch: Generated<number>;
-  };
+  instances: Defaulted<InstanceRow, 'home'>;
+  sessions: Defaulted<SessionRow, 'choices' | 'mcp_servers' | 'epoch' | 'home'>;
   turns: TurnRow;
   session_updates: UpdateChunkRow;
   audit_records: AuditRow;
   builtin_messages: BuiltinMessageRow;
-  artifacts: ArtifactRow;
+  artifacts: Defaulted<ArtifactRow, 'home'>;
   jobs: JobRow;
   job_counts: JobCountRow;
   job_deliveries: JobDeliveryRow;
@@ -22,8 +18,12 @@ export interface BridgeSchema {
   session_summaries: SummaryRow;
   permissions: PermissionRow;
   permission_rules: PermissionRuleRow;
-  attachments: AttachmentRow;
+  attachments: Defaulted<AttachmentRow, 'home'>;
 }
+
+/** A row of something with files; `home` names the data directory that has them, and is empty on SQLite. */
+export type NewRow<Row extends { readonly home: string }> = Omit<Row, 'home'> & Partial<Pick<Row, 'home'>>;
+type Defaulted<Row, Name extends keyof Row> = Omit<Row, Name> & { readonly [Key in Name]: Generated<Row[Key]> };
 
 export interface InstanceRow {
   readonly id: string;
@@ -31,6 +31,7 @@ export interface InstanceRow {
   readonly address: string;
   readonly started_at: number;
   readonly heartbeat_at: number;
+  readonly home: string;
 }
 
 /** A session of an app. After it was closed only its key, its names and its last number are left. */
@@ -56,6 +57,8 @@ export interface SessionRow {
   readonly reserved_seq: number;
   /** Goes up whenever a bridge takes the session, and when a turn of a dead bridge is ended. */
   readonly epoch: number;
+  /** The data directory of the bridge that had it last: its agent and its files are there. */
+  readonly home: string;
   readonly created_at: number;
   readonly updated_at: number;
   readonly closed_at: number | null;
@@ -192,6 +195,7 @@ export interface ArtifactRow {
   readonly sha256: string;
   readonly created_at: number;
   readonly expires_at: number;
+  readonly home: string;
 }
 
 export type JobStatus = 'pending' | 'running' | 'completed' | 'failed';
@@ -392,4 +396,5 @@ export interface AttachmentRow {
   readonly used_at: number | null;
   readonly created_at: number;
   readonly expires_at: number;
+  readonly home: string;
 }

@@ -1,9 +1,9 @@
 import type { Database } from '../../platform/database/database.ts';
-import type { ArtifactRow, AttachmentRow, BridgeSchema } from './bridge-schema.ts';
+import type { ArtifactRow, AttachmentRow, BridgeSchema, NewRow } from './bridge-schema.ts';
 
 /** What is known of the files that turns produced. */
 export interface ArtifactStore {
-  insert(row: ArtifactRow): Promise<void>;
+  insert(row: NewRow<ArtifactRow>): Promise<void>;
   find(id: string): Promise<ArtifactRow | undefined>;
   /** Ids of what the turns of a session have produced. */
   ofSession(sessionKey: string): Promise<readonly string[]>;
@@ -70,7 +70,7 @@ export function createArtifactStore(database: Database<BridgeSchema>): ArtifactS
 
 /** What is known of files that were uploaded for prompts. */
 interface AttachmentStore {
-  insert(row: AttachmentRow): Promise<void>;
+  insert(row: NewRow<AttachmentRow>): Promise<void>;
   find(ids: readonly string[]): Promise<readonly AttachmentRow[]>;
   /** How many bytes the files of an owner take. */
   bytesOf(owner: string): Promise<number>;

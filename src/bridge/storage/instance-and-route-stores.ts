@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
-import type { BridgeSchema, InstanceRow, SessionRouteRow } from './bridge-schema.ts';
+import type { BridgeSchema, InstanceRow, NewRow, SessionRouteRow } from './bridge-schema.ts';
 
 type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
 
@@ -142,10 +142,15 @@ export interface InstanceStore {
    * Adds it, also when another instance has deleted it as ended. Answers with the time of the heartbeat: that of the
    * database, where several bridges share it.
    */
-  beat(instance: InstanceRow): Promise<number>;
+  beat(instance: NewRow<InstanceRow>): Promise<number>;
   remove(id: string): Promise<void>;
   /** The oldest first. */
   list(): Promise<readonly InstanceRow[]>;
+  /** One that can be reached: that with the id, also when its heartbeat is late; without an id a living one with the home. */
+  findReachable(
+    wanted: { readonly id: string; readonly home: string },
+    deadAfterMs: number,
+  ): Promise<InstanceRow | undefined>;
   /** Deletes the other instances that have ended; undefined: all others. */
   removeOthers(own: string, deadAfterMs: number | undefined): Promise<void>;
 }
@@ -159,7 +164,9 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
     async beat(instance) {
       const heartbeat_at = database.engine === 'postgres' ? DATABASE_TIME : instance.heartbeat_at;
       const row = query.insertInto('instances').values({ ...instance, heartbeat_at });
-      const beat = row.onConflict((conflict) => conflict.column('id').doUpdateSet({ heartbeat_at }));
+      const beat = row.onConflict((conflict) =>
+        conflict.column('id').doUpdateSet({ heartbeat_at, address: instance.address }),
+      );
       const [{ rows }] = await database.write([beat.returning('heartbeat_at').compile()]);
       return Number(rows[0]?.heartbeat_at ?? instance.heartbeat_at);
     },
@@ -167,6 +174,12 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
       await database.write([query.deleteFrom('instances').where('id', '=', id).compile()]);
     },
     list: () => database.read(query.selectFrom('instances').selectAll().orderBy('id').limit(MAX_LISTED).compile()),
+    async findReachable({ id, home }, deadAfterMs) {
+      const listed = query.selectFrom('instances').selectAll().where('address', 'like', 'http%').orderBy('id', 'desc');
+      if (id !== '') return (await database.read(listed.where('id', '=', id).compile()))[0];
+      const living = listed.where('home', '=', home).where(isAlive(deadAfterMs)).limit(1);
+      return (await database.read(living.compile()))[0];
+    },
     async removeOthers(own, deadAfterMs) {
       const others = query.deleteFrom('instances').where('id', '!=', own);
       await database.write([others.where(sql<boolean>`not (${isAlive(deadAfterMs)})`).compile()]);

@@ -9,6 +9,7 @@ type SessionClaim = Pick<
   | 'key'
   | 'thread_id'
   | 'instance'
+  | 'home'
   | 'provider_id'
   | 'reference'
   | 'working_directory'
@@ -91,6 +92,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       owner: given.owner,
       tenant: given.tenant,
       instance: given.instance,
+      home: given.home,
       provider_id: given.provider_id,
       reference: given.reference,
       working_directory: given.working_directory,
@@ -109,6 +111,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
         epoch: sql<number>`epoch + 1`,
         thread_id: given.thread_id,
         instance: given.instance,
+        home: given.home,
         provider_id: given.provider_id,
         reference: given.reference,
         working_directory: given.working_directory,
@@ -178,6 +181,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .set({
         thread_id: '',
         instance: '',
+        home: '',
         provider_id: '',
         reference: '',
         working_directory: '',

@@ -304,4 +304,11 @@ export const workbenchMigrations: readonly Migration[] = [
       schema.alterTable('sessions').addColumn('epoch', 'integer', (column) => column.notNull().defaultTo(0)),
     ],
   },
+  {
+    id: '0023-homes',
+    statements: ({ schema }) =>
+      ['sessions', 'instances', 'artifacts', 'attachments'].map((table) =>
+        schema.alterTable(table).addColumn('home', 'text', (column) => column.notNull().defaultTo('')),
+      ),
+  },
 ];

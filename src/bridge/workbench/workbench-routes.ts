@@ -1,6 +1,14 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { defineRoute, type ErrorForBody, type Guard, type Route } from '../../platform/http/surface.ts';
+import {
+  defineRoute,
+  type ErrorForBody,
+  type Guard,
+  type RequestHead,
+  type Route,
+} from '../../platform/http/surface.ts';
 import { may, ownersSought } from '../../platform/identity/principal.ts';
+import { refusalBody } from '../../platform/json-rpc/answer-http.ts';
+import { hybridEnvelope } from '../../platform/json-rpc/envelope.ts';
 import type { BridgeCaller } from '../access.ts';
 import { decodeName } from '../artifacts/artifact-route.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
@@ -26,11 +34,19 @@ export interface WorkbenchParts extends SessionParts {
 }
 
 /** Whether a path belongs to the second surface, whose errors have another shape. */
-export function isWorkbench(path: string): boolean {
+function isWorkbench(path: string): boolean {
   return path === '/api/bridge' || path.startsWith('/api/bridge/');
 }
 
-export function workbenchErrorBody({ code, message, requestId, details }: ErrorForBody) {
+/** The body of a refusal, in the shape of the surface that the path belongs to. */
+export function bridgeErrorBody(error: ErrorForBody, { path }: Pick<RequestHead, 'path'>): unknown {
+  if (isWorkbench(path)) return workbenchErrorBody(error);
+  // Contract/bridge 3 has one word for a wrong HTTP method and for what is no JSON-RPC request.
+  const isMethod = error.code === 'METHOD_NOT_ALLOWED';
+  return refusalBody(hybridEnvelope, isMethod ? { ...error, code: 'INVALID_REQUEST' } : error);
+}
+
+function workbenchErrorBody({ code, message, requestId, details }: ErrorForBody) {
   const hasDetails = Object.keys(details).length > 0;
   return { error: code.toLowerCase(), message, requestId, ...(hasDetails && { details }) };
 }

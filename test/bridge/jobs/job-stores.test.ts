@@ -374,6 +374,7 @@ function sessionRow(changes: Pick<SessionRow, 'key' | 'session_id' | 'instance'>
     working_directory: '',
     mcp_servers: '',
     choices: '',
+    home: '',
     epoch: 0,
     reserved_seq: 1,
     created_at: 1,

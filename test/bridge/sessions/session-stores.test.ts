@@ -22,6 +22,7 @@ const session = (key: string, more: Partial<SessionRow> = {}): SessionRow => ({
   working_directory: '',
   mcp_servers: '',
   choices: '',
+  home: '',
   epoch: 0,
   reserved_seq: 0,
   created_at: 1,

@@ -91,7 +91,7 @@ async function openParts({
     clock,
     id: makeId('ins_'),
     version: '0',
-    address: 'played',
+    address: () => 'played',
     isShared: false,
     onMissedBeat: () => undefined,
     onClockDifference: () => undefined,

@@ -1,0 +1,325 @@
+import { createReadStream } from 'node:fs';
+import { lstat, open, readFile } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { Type } from 'typebox';
+import { type Clock, deadline } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { type Call, defineRoute, type Guard, type Operation, Reply, type Route } from '../../platform/http/surface.ts';
+import type { PersonTokens } from '../../platform/identity/principal.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { createDispatch, type Dispatch, defineMethod, type MethodCall } from '../../platform/json-rpc/method-table.ts';
+import type { Logger } from '../../platform/log/logger.ts';
+import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
+import type { BridgeCaller } from '../access.ts';
+import type { RelayedFile } from '../artifacts/artifact-links.ts';
+import { type BridgeClient, NO_RESUME } from '../bridge-client.ts';
+import { createCallPeer, requestPeerFile } from '../forwarding/call-node.ts';
+import { isTunnelAddress } from '../forwarding/endpoints.ts';
+import { createRpcOverHttp, type RpcOverHttpOptions } from '../rpc-over-http.ts';
+import type { ArtifactRow, BridgeSchema } from '../storage/bridge-schema.ts';
+import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
+import { createSessionStore } from '../storage/session-store.ts';
+import { asClient } from '../team-work.ts';
+import { CLOCK_DIFFERS, type RegisteredInstance, registerInstance } from './instance-registry.ts';
+import { createRelayClient, type FileKind, RELAY_PATH, type RelayEnvelope, receiveCaller } from './relay-call.ts';
+import { createRelaySignatures, type SignedRequest } from './relay-signature.ts';
+import {
+  createOwnerDispatch,
+  createSessionOwners,
+  createViaOwner,
+  isAboutSession,
+  startsSession,
+} from './session-owners.ts';
+
+/** Lets any instance of a database take any call: calls about a session are served where the session is. */
+export interface Relay {
+  /** Relays calls about sessions of other instances, and passes all others to `dispatch`. */
+  wrap(
+    dispatch: Dispatch<BridgeClient>,
+    isBusyHere: (owner: string, sessionId: string) => boolean,
+  ): Dispatch<BridgeClient>;
+  /** Serves rows about one session where the session is. Each has `:sessionId` in its path. */
+  wrapRows(rows: readonly Route[], names: ReadonlySet<string>): readonly Route[];
+  /** The rows for other instances. Call `wrap` and `wrapRows` before. */
+  routes(
+    over: Pick<RpcOverHttpOptions, 'access' | 'stalledAfterMs' | 'onUnexpectedError'> & {
+      readonly messageBytes: number;
+    },
+  ): readonly Route[];
+  /** Whether another living instance has the session. */
+  isElsewhere(owner: string, sessionId: string): Promise<boolean>;
+  /** A file in the data directory of another instance. Throws NOT_FOUND when no instance with that directory lives. */
+  file(kind: FileKind, row: KeptRow, signal?: AbortSignal): Promise<RelayedFile>;
+  /** The bytes of such a file. */
+  read(kind: FileKind, row: KeptRow): Promise<Buffer>;
+  stop(): void;
+}
+
+type KeptRow = Pick<ArtifactRow, 'id' | 'home' | 'size_bytes'>;
+
+interface RelayOptions {
+  readonly database: Database<BridgeSchema>;
+  readonly instance: Pick<RegisteredInstance, 'id' | 'lease' | 'databaseNow'>;
+  /** The data directory of this instance, by its name. */
+  readonly home: string;
+  readonly dataDirectory: string;
+  readonly keys: SecretKeys;
+  readonly personTokens: PersonTokens | undefined;
+  readonly clock: Clock;
+  readonly randomness: Randomness;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
+/** For each next byte; the other side sends a heartbeat every fifteen seconds. */
+const IDLE_MS = 45_000;
+const FILE_MS = 60_000;
+const CONNECT_MS = 2_000;
+/** What the envelope of a relayed call may take, besides the call itself. */
+const MAX_ENVELOPE_BYTES = 1024 * 1024;
+const SERVE_ROW = 'instance.row';
+const FILE_ID = /^(?:art|att)_[a-z0-9]{26}$/;
+
+const op = {
+  call: { summary: 'A call that another instance relays.', raw: true, anyType: true, unlisted: true },
+  file: { summary: 'A file for another instance.', unlisted: true },
+} as const satisfies Readonly<Record<string, Operation>>;
+
+function createRelay(options: RelayOptions): Relay {
+  const { database, instance, home, dataDirectory, personTokens, clock, logger } = options;
+  const stopped = new AbortController();
+  const signatures = createRelaySignatures({ ...options, instance: instance.id, databaseNow: instance.databaseNow });
+  const client = createRelayClient({
+    signatures,
+    callPeer: createCallPeer({ clock, idleMs: IDLE_MS }),
+    requestFile: (request) => requestPeerFile(request, { clock, connectMs: CONNECT_MS }),
+    personTokens,
+  });
+  const owners = createSessionOwners({
+    instance: instance.id,
+    home,
+    deadAfterMs: instance.lease.deadAfterMs ?? 0,
+    instances: createInstanceStore(database),
+    sessions: createSessionStore(database),
+  });
+  const viaOwner = createViaOwner({
+    owners,
+    clock,
+    stopped: stopped.signal,
+    onFailure: (failure) => logger.warn(failure, 'a call could not be relayed'),
+  });
+  let dispatchHere: Dispatch<BridgeClient> = () => undefined;
+  const rowsHere = new Map<string, Route['handle']>();
+
+  /** Serves a call that another instance has relayed. It goes no further from here. */
+  async function serve(call: MethodCall<BridgeClient>): Promise<unknown> {
+    const { caller, sink } = call.caller;
+    const { wantsUpdates = false, resume = NO_RESUME, isStrict = false } = caller.relayed ?? {};
+    const relayed = { caller, sink: wantsUpdates ? sink : undefined, stays: false, resume, isStrict };
+    const { sessionId } = Object(call.params) as Readonly<Record<string, unknown>>;
+    if (isAboutSession(call.method) && typeof sessionId === 'string') {
+      await requireOwn(caller, sessionId, startsSession(call.method));
+    }
+    return dispatchHere(asClient(call, relayed, call.params));
+  }
+
+  async function requireOwn({ principal }: BridgeCaller, sessionId: string, startsOne: boolean): Promise<void> {
+    const owner = await owners.ofRow(await owners.find(principal, sessionId, startsOne));
+    if (owner !== undefined) throw new AppError('NOT_OWNER');
+  }
+
+  const internal = createDispatch<BridgeClient>({
+    rows: [
+      defineMethod({
+        name: SERVE_ROW,
+        summary: 'Serves a row of the second surface.',
+        params: Type.Object({
+          row: Type.String(),
+          params: Type.Unknown(),
+          query: Type.Unknown(),
+          body: Type.Unknown(),
+        }),
+        result: Type.Unknown(),
+        async handle({ row, params, query, body }, { caller: { caller }, requestId }: MethodCall<BridgeClient>) {
+          const handle = rowsHere.get(row);
+          if (handle === undefined) throw new AppError('NOT_OWNER');
+          const { sessionId = '' } = params as Readonly<Record<string, string>>;
+          await requireOwn(caller, sessionId, false);
+          const parts = { params, query, body } as Pick<Parameters<typeof handle>[0], 'params' | 'query' | 'body'>;
+          // The response of these rows is what they return: nothing but their status is set on the reply.
+          const reply: Reply = Object.assign(Object.create(Reply.prototype), { code: () => reply });
+          const head = { requestId } as Call['head'];
+          return handle({ ...parts, caller, reply, head });
+        },
+      }),
+    ],
+  });
+
+  const signed: Guard<SignedRequest> = (head) => signatures.check(head);
+
+  async function sendFile({
+    caller,
+    params,
+    reply,
+  }: Call<SignedRequest, unknown, unknown, { kind: string; id: string }>) {
+    caller.checkBody(new Uint8Array());
+    const { kind, id } = params;
+    if ((kind !== 'artifacts' && kind !== 'attachments') || !FILE_ID.test(id)) throw new AppError('NOT_FOUND');
+    const file = join(dataDirectory, kind, id);
+    const found = await lstat(file).catch(() => undefined);
+    if (found?.isFile() !== true) throw new AppError('NOT_FOUND');
+    reply.header('content-type', 'application/octet-stream').header('content-length', found.size);
+    return reply.send(found.size === 0 ? '' : createReadStream(file, { end: found.size - 1 }));
+  }
+
+  async function file(kind: FileKind, { id, home: wanted, size_bytes: size }: KeptRow, signal = stopped.signal) {
+    const target = await owners.withHome(wanted);
+    if (target === undefined) throw new AppError('NOT_FOUND');
+    const limit = deadline(clock, FILE_MS, [stopped.signal, signal]);
+    const found = await client.file(target, kind, id, limit.signal).finally(() => limit.release());
+    if (found.sizeBytes === size) return found;
+    found.body.destroy();
+    throw new AppError('NOT_FOUND');
+  }
+
+  return {
+    wrap(dispatch, isBusyHere) {
+      dispatchHere = dispatch;
+      return createOwnerDispatch(
+        { owners, relay: client, clock, stopped: stopped.signal, isBusyHere, viaOwner, onFailure: () => undefined },
+        dispatch,
+      );
+    },
+    wrapRows: (rows, names) =>
+      rows.map((row) => {
+        const name = `${row.method} ${row.path}`;
+        if (!names.has(name)) return row;
+        const { handle } = row;
+        rowsHere.set(name, handle);
+        return {
+          ...row,
+          async handle(call) {
+            const { params, query, body } = call;
+            const caller = call.caller as BridgeCaller;
+            const { sessionId = '' } = params;
+            return viaOwner({
+              find: () => owners.find(caller.principal, sessionId, false),
+              answered(result) {
+                const [status] = Object.keys(row.schema?.response ?? {});
+                call.reply.code(Number(status ?? 200));
+                return result;
+              },
+              here: () => handle(call),
+              repeat: undefined,
+              ask: (target) =>
+                client.ask(
+                  target,
+                  {
+                    caller,
+                    client: { wantsUpdates: false, resume: NO_RESUME, isStrict: false },
+                    id: 'row',
+                    method: SERVE_ROW,
+                    params: { row: name, params, query, body: body ?? null },
+                    accepted: () => undefined,
+                    notified: () => undefined,
+                  },
+                  stopped.signal,
+                ),
+            });
+          },
+        };
+      }),
+    routes({ access, stalledAfterMs, onUnexpectedError, messageBytes }) {
+      const over = createRpcOverHttp({
+        access,
+        dispatch: (call) => (call.method === SERVE_ROW ? internal(call) : serve(call)),
+        methodNames: new Set(),
+        clock,
+        stalledAfterMs,
+        codesWithStatus: new Set(),
+        onUnexpectedError,
+      });
+      const relayCall = { ...op.call, bodyLimit: messageBytes + MAX_ENVELOPE_BYTES };
+      return [
+        defineRoute(`POST ${RELAY_PATH}`, signed, relayCall, async ({ head, caller, body, reply }) => {
+          caller.checkBody(body);
+          const end = body.indexOf('\n');
+          const envelope = JSON.parse(body.subarray(0, end).toString()) as RelayEnvelope;
+          const from = await receiveCaller(envelope, personTokens);
+          const call: Call<BridgeCaller, Buffer> = {
+            head,
+            caller: from,
+            body: body.subarray(end + 1),
+            reply,
+            params: {},
+            query: {},
+          };
+          return over.answer(call);
+        }),
+        defineRoute(`GET ${RELAY_PATH}/:kind/:id`, signed, op.file, sendFile),
+      ];
+    },
+    isElsewhere: async (owner, sessionId) =>
+      (await owners.ofRow(await createSessionStore(database).find(sessionId, owner))) !== undefined,
+    file,
+    async read(kind, row) {
+      const { body } = await file(kind, row);
+      return buffer(body);
+    },
+    stop: () => stopped.abort(),
+  };
+}
+
+/** Puts this bridge on the list of instances; where others share the database, with a relay to them. */
+export async function openInstance(
+  options: Omit<RelayOptions, 'instance' | 'home'> & {
+    readonly makeId: MakeId;
+    readonly version: string;
+    /** Where this instance is to listen. */
+    readonly address: string;
+    /** Where others reach it, as a URL; empty until it listens. */
+    reachableAt?(): string;
+  },
+): Promise<{ readonly instance: RegisteredInstance; readonly home: string; readonly relay: Relay | undefined }> {
+  const { database, makeId, logger } = options;
+  const isShared = database.engine === 'postgres';
+  const home = isShared ? await readHome(options.dataDirectory, () => makeId('home_')) : '';
+  const instance = await registerInstance({
+    ...options,
+    store: createInstanceStore(database),
+    id: makeId('ins_'),
+    address: () => (isShared && options.reachableAt?.()) || options.address,
+    home,
+    isShared,
+    onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
+    onClockDifference: (differenceMs) => logger.warn({ differenceMs }, CLOCK_DIFFERS),
+  });
+  return { instance, home, relay: isShared ? createRelay({ ...options, instance, home }) : undefined };
+}
+
+/** The name of a data directory, made by the first start that shares a database: it says where files are. */
+async function readHome(dataDirectory: string, makeName: () => string): Promise<string> {
+  const file = join(dataDirectory, 'home');
+  const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
+    if (errorCode(error) === 'EEXIST') return undefined;
+    throw error;
+  });
+  if (handle !== undefined) {
+    await using written = handle;
+    await written.writeFile(makeName());
+    await written.sync();
+  }
+  return (await readFile(file, 'utf8')).trim();
+}
+
+/** Where other machines reach what listens at an address: of one that listens everywhere, the first private address. */
+export function reachableAt(url: string): string {
+  const { hostname, port } = URL.parse(url) ?? { hostname: '', port: '' };
+  if (hostname !== '0.0.0.0' && hostname !== '[::]') return url;
+  const all = Object.values(networkInterfaces()).flatMap((found) => found ?? []);
+  const own = all.find(({ internal, family, address }) => !internal && family === 'IPv4' && isTunnelAddress(address));
+  return `http://${own?.address ?? '127.0.0.1'}:${port}`;
+}

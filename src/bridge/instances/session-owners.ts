@@ -1,0 +1,250 @@
+import { type Clock, pause } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import { ownersSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
+import { rawJson } from '../../platform/json-rpc/envelope.ts';
+import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
+import type { RelayedClient } from '../access.ts';
+import type { BridgeClient, ResumeRequest } from '../bridge-client.ts';
+import { wordOf } from '../call-bridge.ts';
+import type { PeerAnswer } from '../forwarding/call-node.ts';
+import { createCallOrder } from '../forwarding/forwarding-dispatch.ts';
+import { seqOf } from '../forwarding/update-relay.ts';
+import { onlyFor, requireMay } from '../principal.ts';
+import type { SessionRow } from '../storage/bridge-schema.ts';
+import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
+import type { SessionStore } from '../storage/session-store.ts';
+import { asClient } from '../team-work.ts';
+import { ownError, type RelayClient, type RelayTarget } from './relay-call.ts';
+
+/** Finds the instance that has a session: the one that runs its turn, else one with the data directory that it was last in. */
+export interface SessionOwners {
+  /** Whether another instance has a turn of it, be that instance dead: until the turn is ended nobody else may serve it. */
+  isTaken(row: SessionRow | undefined): boolean;
+  /** Undefined: this instance serves it, or nobody that could be reached has it. */
+  ofRow(row: SessionRow | undefined): Promise<RelayTarget | undefined>;
+  /** The session that a principal means by a name; only an own one where the call starts a session. */
+  find(principal: Principal, sessionId: string, startsOne: boolean): Promise<SessionRow | undefined>;
+  inThread(principal: Principal, threadId: string): Promise<readonly SessionRow[]>;
+  /** Another living instance with that data directory. */
+  withHome(home: string): Promise<RelayTarget | undefined>;
+}
+
+interface SessionOwnersOptions {
+  readonly instance: string;
+  readonly home: string;
+  readonly deadAfterMs: number;
+  readonly instances: Pick<InstanceStore, 'findReachable'>;
+  readonly sessions: Pick<SessionStore, 'find' | 'findSeen' | 'findByThread'>;
+}
+
+export function createSessionOwners(options: SessionOwnersOptions): SessionOwners {
+  const { instance, home, deadAfterMs, instances, sessions } = options;
+  return {
+    async ofRow(row) {
+      if (row === undefined || row.closed_at !== null || row.instance === instance) return undefined;
+      if (row.instance === '' && (row.home === '' || row.home === home)) return undefined;
+      const found = await instances.findReachable({ id: row.instance, home: row.home }, deadAfterMs);
+      return found?.id === instance ? undefined : found;
+    },
+    isTaken: (row) => row?.closed_at === null && row.instance !== '' && row.instance !== instance,
+    async find(principal, sessionId, startsOne) {
+      const own = await sessions.find(sessionId, principal.id);
+      const owners = ownersSought(principal);
+      if (startsOne || own?.closed_at === null || owners?.length === 1) return own;
+      return (await sessions.findSeen(sessionId, owners)) ?? own;
+    },
+    inThread: async (principal, threadId) =>
+      ownFirst(principal, await sessions.findByThread(threadId, ownersSought(principal))),
+    async withHome(wanted) {
+      if (wanted === '' || wanted === home) return undefined;
+      return instances.findReachable({ id: '', home: wanted }, deadAfterMs);
+    },
+  };
+}
+
+const TURNS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
+const ENDINGS: ReadonlySet<string> = new Set(['session.cancel', 'session.close']);
+
+/** Whether a method is about one session, and is served where the session is. */
+export function isAboutSession(method: string): boolean {
+  return TURNS.has(method) || ENDINGS.has(method);
+}
+
+export function startsSession(method: string): boolean {
+  return method === 'session.start';
+}
+
+interface OwnerDispatchOptions {
+  readonly owners: SessionOwners;
+  readonly relay: Pick<RelayClient, 'ask'>;
+  readonly clock: Pick<Clock, 'after' | 'monotonic'>;
+  /** Aborts when the bridge stops. */
+  readonly stopped: AbortSignal;
+  /** Whether a turn of that session runs or waits here: then nobody else has it. */
+  isBusyHere(owner: string, sessionId: string): boolean;
+  onFailure(failure: { readonly instance: string; readonly reason: string; readonly outcome: string }): void;
+}
+
+/** Between two attempts to go on with a turn whose instance was lost. */
+const AGAIN_MS = 500;
+/** An instance that died is known to be dead, and its turns are ended, within twelve seconds. */
+const MAX_LOST_MS = 30_000;
+
+/** What `viaOwner` needs of a call: how it is asked of another instance, and how it is served here. */
+export interface OwnedWork {
+  find(): Promise<SessionRow | undefined>;
+  ask(target: RelayTarget): Promise<PeerAnswer>;
+  /** Makes the answer of what another instance has answered. */
+  answered(result: unknown): unknown;
+  here(): unknown;
+  /** Undefined: a call that was cut off is not repeated. Otherwise called before it is asked again. */
+  repeat: (() => void) | undefined;
+}
+
+export type ViaOwner = (work: OwnedWork) => Promise<unknown>;
+
+/**
+ * Serves a call where its session is: here, or on another instance, in one hop. Where the other instance says that it does not
+ * have the session, or cannot be reached, the owner is looked up once more.
+ */
+export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' | 'relay'>): ViaOwner {
+  const { owners, clock, stopped, onFailure } = options;
+  return async ({ find, ask, answered, here, repeat }) => {
+    let lookups = 0;
+    let lostAt: number | undefined;
+    for (;;) {
+      const row = await find();
+      const target = await owners.ofRow(row);
+      // A turn of an instance that is not listed is ended by the others: to accept a call about it would be a lie.
+      if (target === undefined && !owners.isTaken(row)) return here();
+      const answer = target === undefined ? undefined : await ask(target);
+      if (answer?.kind === 'result') return answered(answer.result);
+      if (answer?.kind === 'error' && wordOf(answer.error) !== 'NOT_OWNER') throw ownError(answer.error);
+      const { reason, outcome } =
+        answer?.kind === 'failed'
+          ? answer
+          : {
+              reason: target === undefined ? 'it is not running' : 'it does not have the session any more',
+              outcome: 'not_started',
+            };
+      if (target !== undefined) onFailure({ instance: target.id, reason, outcome });
+      if (answer?.kind === 'failed' && answer.outcome === 'unknown') {
+        lostAt ??= clock.monotonic();
+        repeat?.();
+      }
+      if (
+        lostAt !== undefined &&
+        repeat !== undefined &&
+        clock.monotonic() - lostAt < MAX_LOST_MS &&
+        !stopped.aborted
+      ) {
+        await pause(clock, AGAIN_MS, stopped);
+        continue;
+      }
+      lookups += 1;
+      if (lookups > 1 || lostAt !== undefined) {
+        throw new AppError('OWNER_UNREACHABLE', { reason, outcome: lostAt === undefined ? 'not_started' : 'unknown' });
+      }
+    }
+  };
+}
+
+/** Relays calls about sessions of other instances, and passes all others to `dispatch`. */
+export function createOwnerDispatch(
+  options: OwnerDispatchOptions & { readonly viaOwner: ViaOwner },
+  dispatch: Dispatch<BridgeClient>,
+): Dispatch<BridgeClient> {
+  const { owners, relay, stopped, isBusyHere, viaOwner } = options;
+  const order = createCallOrder();
+
+  function toOwner(call: MethodCall<BridgeClient>, sessionId: string): Promise<unknown> {
+    const { principal } = call.caller.caller;
+    return order.run(`${principal.id}\n${sessionId}`, (letNext) => relayed(call, sessionId, letNext));
+  }
+
+  function relayed(call: MethodCall<BridgeClient>, sessionId: string, letNext: () => void): Promise<unknown> {
+    const { principal } = call.caller.caller;
+    const { method } = call;
+    let { resume } = call.caller;
+    let lastSeq = resume.afterSeq ?? 0;
+    const isTurn = TURNS.has(method);
+    return viaOwner({
+      find: () => owners.find(principal, sessionId, startsSession(method)),
+      answered: (result) => rawJson(JSON.stringify(result)),
+      here() {
+        // From here on the sessions themselves keep the order.
+        const answer = resume === call.caller.resume ? dispatch(call) : goOn(call, resume);
+        letNext();
+        return answer;
+      },
+      // The turn is gone on with, and never begun a second time.
+      repeat() {
+        if (isTurn) resume = { ...resume, afterSeq: lastSeq };
+      },
+      ask: (target) =>
+        relay.ask(
+          target,
+          {
+            caller: call.caller.caller,
+            client: clientOf(call.caller, resume),
+            id: call.id ?? null,
+            method,
+            params: call.params,
+            accepted() {
+              letNext();
+              call.accept();
+            },
+            async notified(name, params, eventId) {
+              lastSeq = seqOf(params) ?? lastSeq;
+              call.notify(name, rawJson(JSON.stringify(params ?? {})), eventId);
+              await call.caller.sink?.drained();
+            },
+          },
+          stopped,
+        ),
+    });
+  }
+
+  async function goOn(call: MethodCall<BridgeClient>, resume: ResumeRequest): Promise<unknown> {
+    try {
+      return await dispatch(asClient(call, { ...call.caller, resume }, call.params));
+    } catch (error) {
+      if (!(error instanceof AppError) || error.code !== 'RESUME_NOT_FOUND') throw error;
+      const reason = 'it died before the turn was stored';
+      throw new AppError('OWNER_UNREACHABLE', { reason, outcome: 'not_started' });
+    }
+  }
+
+  /** A thread may have sessions on several instances. */
+  async function toThread(call: MethodCall<BridgeClient>, threadId: string): Promise<unknown> {
+    const { caller } = call.caller;
+    const rows = await owners.inThread(caller.principal, threadId);
+    const targets = await Promise.all(rows.map(owners.ofRow));
+    if (targets.every((target) => target === undefined) && !rows.some(owners.isTaken)) return dispatch(call);
+    for (const { owner } of rows) requireMay(caller.principal, call.method, owner);
+    const calls = rows.map(({ owner, session_id: sessionId }) => {
+      const principal = onlyFor(caller.principal, owner);
+      return toOwner(asClient(call, { ...call.caller, caller: { ...caller, principal } }, { sessionId }), sessionId);
+    });
+    const outcomes = await Promise.allSettled(calls);
+    const failed = outcomes.find(({ status }) => status === 'rejected');
+    if (failed?.status === 'rejected') throw failed.reason;
+    return { accepted: true };
+  }
+
+  return (call) => {
+    // What is not a number does not survive the way, and is refused here.
+    if (!isAboutSession(call.method) || Number.isNaN(call.caller.resume.afterSeq)) return dispatch(call);
+    const { sessionId, threadId } = Object(call.params) as Readonly<Record<string, unknown>>;
+    if (typeof sessionId === 'string' && sessionId !== '') {
+      return isBusyHere(call.caller.caller.principal.id, sessionId) ? dispatch(call) : toOwner(call, sessionId);
+    }
+    return typeof threadId === 'string' && threadId !== '' && ENDINGS.has(call.method)
+      ? toThread(call, threadId)
+      : dispatch(call);
+  };
+}
+
+function clientOf({ sink, isStrict = false }: BridgeClient, resume: ResumeRequest): RelayedClient {
+  return { wantsUpdates: sink !== undefined, resume, isStrict };
+}
