@@ -47,6 +47,8 @@ export function startInTerminal(
     child.kill('SIGKILL');
     await rm(nameFile, { force: true });
   });
+  // What is typed when the program has ended goes nowhere.
+  child.stdin.on('error', () => undefined);
   let screen = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     screen += text;
