@@ -9,6 +9,7 @@ import type { FindApi } from '../apis/model-api.ts';
 import type { BatchRequest, ListQuery } from '../contract/stored-objects.ts';
 import { failureInBody } from '../dialects/failure.ts';
 import { asWords, type JsonObject, parseEvent } from '../dialects/json-value.ts';
+import { statusOf } from '../errors.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { messagesLane, passedHeaders } from '../lanes/request-lanes.ts';
 import type { StoredKind, StoredObject, UpstreamObjects } from '../lanes/upstream-objects.ts';
@@ -17,7 +18,7 @@ import { openStream } from '../relay/open-stream.ts';
 import { relayStream, sendJson } from '../relay/relay-stream.ts';
 import { estimatedUsage } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { watchCaller } from '../routing/call-record.ts';
+import { type FinishCall, type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
 import { DEMO_API, placeOf } from '../routing/model-plan.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
@@ -136,9 +137,10 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     const found = await objects.find(params.id, kind, holder, `${kind}_id`);
     const admitted = admitOwn(call, kind, found.place);
     const { object, bytes, place, finish } = await ask(admitted, head, request(found.id));
-    if (isLast) await objects.forget(found.id, holder);
-    if (kind === 'batch') await noteResults(object, place, holder);
-    finish({ outcome: 'ok', status: 200 });
+    await settle(finish, async () => {
+      if (isLast) await objects.forget(found.id, holder);
+      if (kind === 'batch') await noteResults(object, place, holder);
+    });
     sendJson(reply, admitted.record.headers(), bytes);
     return reply;
   }
@@ -160,8 +162,9 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     const request = requestFor(kind, id);
     try {
       const { object, finish } = await ask(admitOwn(call, kind, place), head, request);
-      if (kind === 'batch') await noteResults(object, place, call.caller);
-      finish({ outcome: 'ok', status: 200 });
+      await settle(finish, async () => {
+        if (kind === 'batch') await noteResults(object, place, call.caller);
+      });
       return object;
     } catch (error) {
       if (!lacksOperation(error)) throw error;
@@ -225,8 +228,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
         },
       });
       const detail = batch === undefined ? '' : JSON.stringify(batch.plan);
-      await objects.add([{ ...stored(String(object.id), 'file', place), detail }], holder);
-      finish({ outcome: 'ok', status: 200 });
+      await settle(finish, () => objects.add([{ ...stored(String(object.id), 'file', place), detail }], holder));
       sendJson(reply, admitted.record.headers(), bytes);
       return reply;
     },
@@ -294,10 +296,12 @@ export function createStoredObjects(options: StoredObjectsOptions) {
         body: JSON.stringify({ ...request, output_expires_after }),
         demo: () => demo.createBatch(request),
       });
-      await objects.add([stored(String(object.id), 'batch', place)], holder);
-      await noteResults(object, place, holder);
       const usage = { ...estimatedUsage(promptTokens, answerTokens), service_tier: 'batch' };
-      finish({ outcome: 'ok', status: 200, measured: { usage, estimated: true } });
+      const note = async () => {
+        await objects.add([stored(String(object.id), 'batch', place)], holder);
+        await noteResults(object, place, holder);
+      };
+      await settle(finish, note, { usage, estimated: true });
       sendJson(reply, admitted.record.headers(), bytes);
       return reply;
     },
@@ -310,6 +314,17 @@ export function createStoredObjects(options: StoredObjectsOptions) {
         demo: () => demo.batch(id),
       })),
   };
+}
+
+/** Notes what the API has done. The call ends and is charged also where that fails, because the API has done it. */
+async function settle(finish: FinishCall, note: () => Promise<void>, measured?: MeasuredUsage): Promise<void> {
+  try {
+    await note();
+  } catch (error) {
+    finish({ outcome: 'error', status: statusOf(error), measured });
+    throw error;
+  }
+  finish({ outcome: 'ok', status: 200, measured });
 }
 
 const PATHS = { file: 'files', batch: 'batches' } as const;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { sql } from 'kysely';
 import { startCompletions } from '../../kit/completions/start-completions.ts';
 import { answers, type Behaviour, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 
@@ -280,4 +281,26 @@ test('the demo API keeps files and runs batches', async (t) => {
   assert.equal((await ask('DELETE', `/v1/files/${plain.id}`)).status, 200);
   const large = await upload('x'.repeat(1024 * 1024 + 1), 'user_data', { headers });
   assert.match(((await large.json()) as Json).error.message, /at most 1048576 bytes/);
+});
+
+test('a call whose object cannot be noted ends: its place is free again, and a batch is charged', async (t) => {
+  const { running, ask, newKey, upload, calls } = await start(t, answers(FILE), answers({ ...FILE, id: 'batch-1' }));
+  const key = await newKey({ max_parallel: 1 });
+  const refuse = (when: string) =>
+    running.database.write([
+      sql
+        .raw(
+          `create trigger full_${when} before insert on upstream_objects when new.kind = '${when}' begin select raise(abort, 'full'); end`,
+        )
+        .compile(running.database.query),
+    ]);
+  const uploaded = (await (await upload(line('lab/small'), 'batch', { key })).json()) as Json;
+  await refuse('batch');
+  const body = { input_file_id: uploaded.id, endpoint: CHAT, completion_window: '24h' };
+  assert.equal((await ask('POST', '/v1/batches', { key, body })).status, 500);
+  const [last] = await calls();
+  assert.deepEqual([last.operation, last.outcome, last.cost_usd > 0], ['batch', 'error', true], JSON.stringify(last));
+  await refuse('file');
+  assert.equal((await upload('text', 'user_data', { key })).status, 500);
+  assert.equal((await ask('GET', '/v1/files', { key })).status, 200, 'the only place of the key is free');
 });
