@@ -1,10 +1,12 @@
 import { Type } from 'typebox';
+import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { originAllowed, refuseOrigin } from '../platform/http/cross-origin.ts';
 import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { CrossOrigin, Guard, RequestHead } from '../platform/http/surface.ts';
 import {
   atWorkFor,
+  FRESH_LOGIN_MS,
   type Identify,
   isOwnCredential,
   ownersSought,
@@ -47,6 +49,11 @@ export interface BridgeAccess {
   readonly workbench: Guard<BridgeCaller>;
   /** As `workbench`, for those who see the work of every owner. */
   readonly forOperators: Guard<BridgeCaller>;
+  /**
+   * As `workbench`, for administrators, for what changes the machine itself: the operator's tokens, and people with a login from
+   * the last five minutes. Access tokens do not count.
+   */
+  readonly freshAdmin: Guard<BridgeCaller>;
   isOpen(): boolean;
   stillAllowed(caller: BridgeCaller): boolean;
   /** Calls the listener when the login or token of a caller ends; undefined for static tokens. */
@@ -72,6 +79,7 @@ export interface BridgeAccessOptions {
   /** The token that commands on this machine get from the control socket; it is the operator's. */
   readonly commandToken: string;
   readonly throttle: FailureThrottle;
+  readonly clock: Pick<Clock, 'now'>;
   /** Told once when an address has sent too many wrong credentials. */
   onFlood(address: string): void;
   /** Told once for an address that sends headers of a forwarded request with a credential that is not the forward token. */
@@ -181,6 +189,17 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
     async forOperators(head) {
       const caller = await workbench(head);
       if (ownersSought(caller.principal) !== undefined) throw new AppError('FORBIDDEN');
+      return caller;
+    },
+    async freshAdmin(head) {
+      const caller = await workbench(head);
+      const { role, seesAll, credential } = caller.principal;
+      if (!seesAll || (role !== 'root' && role !== 'admin')) throw new AppError('FORBIDDEN');
+      if (credential === undefined) return caller;
+      if (credential.loggedInAt === undefined) throw new AppError('LOGIN_REQUIRED');
+      if (options.clock.now() - credential.loggedInAt > FRESH_LOGIN_MS) {
+        throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last five minutes' });
+      }
       return caller;
     },
     fromNode(head) {

@@ -208,10 +208,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const { orchestrator } = sessions;
 
   const access = createBridgeAccess({
-    settings,
+    ...options,
     commandToken: createToken(options.randomness),
-    identify: options.identify,
-    personTokens: options.personTokens,
     throttle: createFailureThrottle({ clock }),
     onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
     onIgnoredForward: (address) =>

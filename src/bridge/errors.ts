@@ -1,8 +1,45 @@
 import { type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 
+/** What can be wrong with installing agents, for commands and for routes. */
+export const agentProgramErrors = {
+  AGENT_NOT_INSTALLABLE: {
+    status: 409,
+    message: '{name}@{version} has no program for this machine ({machine}); install the agent in its own way.',
+  },
+  AGENT_INSTALLING: {
+    status: 409,
+    message:
+      'The agent "{agent}" is being installed by somebody else; wait until that has ended, then look at its state.',
+  },
+  NPM_MISSING: {
+    status: 503,
+    message: 'npm is needed to install agents, and is not in PATH; install Node.js with npm.',
+  },
+  NPM_FAILED: { status: 502, message: 'npm could not install the agent: {reason}' },
+  AGENT_UNKNOWN: { status: 404, message: 'There is no agent "{agent}". Known agents: {known}.' },
+} as const satisfies ErrorTable;
+
 /** Every error of the bridge: contract/bridge section 3. */
 export const bridgeErrors = {
   ...platformErrors,
+  ...agentProgramErrors,
+  LOGIN_REQUIRED: {
+    status: 403,
+    message: 'An access token cannot do this; log in, and send the session token or the cookie.',
+  },
+  REAUTHENTICATION_REQUIRED: { status: 401, message: 'Confirm it with {fields}.' },
+  AGENT_WITHOUT_LOGIN: {
+    status: 409,
+    message: 'Nobody can log in to the agent "{agent}" here: {reason}.',
+  },
+  AGENT_LOGGING_IN: {
+    status: 409,
+    message: 'Somebody else is logging in to the agent "{agent}"; try again in two minutes.',
+  },
+  LOGIN_METHOD_UNKNOWN: {
+    status: 400,
+    message: 'methodId is "{method}"; the agent offers {offered}.',
+  },
   UNAUTHORIZED: {
     status: 401,
     rpc: -32001,

@@ -51,7 +51,7 @@ export function bridgeRoutes(parts: RouteParts): readonly Route[] {
     row('GET /artifacts/*', anyone, op.download, createDownload(downloads)),
     row('OPTIONS /acp/rpc', anyone, op.preflight, overHttp.preflight),
   ].map((route) => (route.body === 'bytes' ? { ...route, bodyLimit: messageBytes } : route));
-  const second = workbenchRoutes(access.workbench, parts.workbench);
+  const second = workbenchRoutes(access, parts.workbench);
   if (parts.relay === undefined) return [...own, ...second];
   return [...own, ...parts.relay.wrapRows(second, SERVED_BY_OWNER), ...parts.relay.routes(parts)];
 }
@@ -65,6 +65,7 @@ const SERVED_BY_OWNER: ReadonlySet<string> = new Set([
   'POST /api/bridge/sessions/:sessionId/undo',
   'POST /api/bridge/sessions/:sessionId/steer',
   'POST /api/bridge/sessions/:sessionId/fork',
+  'POST /api/bridge/sessions/:sessionId/merge',
 ]);
 
 export function bridgeUpgrades({ access, overSocket, live }: RouteParts): readonly UpgradeRoute<BridgeCaller>[] {

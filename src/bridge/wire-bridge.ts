@@ -9,6 +9,7 @@ import type { PersonTokens } from '../platform/identity/principal.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
 import { agentHomes, createAgentFence, identityOf, NO_FENCE } from './agents/agent-fence.ts';
+import { createAgentInstaller } from './agents/agent-installer.ts';
 import { type AccessModels, createAgentLauncher } from './agents/agent-launcher.ts';
 import type { OfferedModels } from './agents/agent-models.ts';
 import { installedAgents, installedPrograms } from './agents/agent-packages.ts';
@@ -226,6 +227,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     checkpoints,
     turnLimits: limits,
     worktrees,
+    installer: createAgentInstaller({ dataDirectory, environment, journalFolder: processJournal, clock }),
     network: systemCallbackNetwork,
   });
 }

@@ -1,6 +1,6 @@
 import type { ChangesPage, DiffView, FileView, MergeResult, UndoResult } from '../bridge/contract/files.ts';
 import type { UploadedAttachment } from '../bridge/contract/session.ts';
-import type { AgentEntry, AgentList } from '../bridge/contract/surface.ts';
+import type { AgentEntry, AgentList, AgentLogin, AgentTest, InstalledAgent } from '../bridge/contract/surface.ts';
 import type {
   Permission,
   PermissionAnswer,
@@ -16,6 +16,9 @@ import type {
 } from '../bridge/contract/workbench.ts';
 import type { CallOptions } from './bridge-transport.ts';
 import type { RequestText, RequestWorkbench } from './workbench-request.ts';
+
+/** Longer than the server takes at most. */
+const AGENT_CALL_MS = 5 * 60_000;
 
 interface SinceTurn {
   readonly owner?: string;
@@ -256,6 +259,33 @@ export interface Agents {
    * ```
    */
   list(options?: CallOptions): Promise<readonly AgentEntry[]>;
+  /**
+   * Runs one small turn with an agent, and returns how it came out and how long it took.
+   *
+   * @example
+   * ```ts
+   * const { status, firstMs } = await trestle.agents.test('builtin');
+   * ```
+   */
+  test(providerId: string, options?: CallOptions): Promise<AgentTest>;
+  /**
+   * Installs an agent on the server. For administrators with a login from the last five minutes, and the operator.
+   *
+   * @example
+   * ```ts
+   * const { version, offered } = await trestle.agents.install('claude');
+   * ```
+   */
+  install(providerId: string, options?: CallOptions): Promise<InstalledAgent>;
+  /**
+   * Logs in to an agent, or returns the command to run. For administrators with a login from the last five minutes, and the operator.
+   *
+   * @example
+   * ```ts
+   * const { loggedIn, text } = await trestle.agents.login('gemini');
+   * ```
+   */
+  login(providerId: string, request?: { readonly methodId?: string }, options?: CallOptions): Promise<AgentLogin>;
 }
 
 /** Files for prompts, sent ahead: small ones can also travel in the call itself. */
@@ -317,7 +347,18 @@ export function createSessions(request: RequestWorkbench, requestText: RequestTe
 }
 
 export function createAgents(request: RequestWorkbench): Agents {
-  return { list: async (options) => (await request<AgentList>({ path: 'agents' }, options)).agents };
+  const act = (providerId: string, action: string, body?: object) => ({
+    method: 'POST' as const,
+    path: `agents/${encodeURIComponent(providerId)}/${action}`,
+    ...(body !== undefined && { body }),
+  });
+  return {
+    list: async (options) => (await request<AgentList>({ path: 'agents' }, options)).agents,
+    test: (providerId, options) => request(act(providerId, 'test'), { timeoutMs: AGENT_CALL_MS, ...options }),
+    install: (providerId, options) => request(act(providerId, 'install'), { timeoutMs: AGENT_CALL_MS, ...options }),
+    login: (providerId, body = {}, options) =>
+      request(act(providerId, 'login', body), { timeoutMs: AGENT_CALL_MS, ...options }),
+  };
 }
 
 export function createAttachments(request: RequestWorkbench): Attachments {

@@ -7,11 +7,11 @@ import { printable } from './turn-display.ts';
 
 type Options = Readonly<Record<string, unknown>>;
 
-/** `trestle agents`, with `install`, `update`, `remove` and `test`. */
+/** `trestle agents`, with `install`, `update`, `remove`, `test` and `login`. */
 export function registerAgents(program: Command, context: CommandContext): void {
   const agents = program
     .command('agents')
-    .summary('list, install, update, remove and try agents')
+    .summary('list, install, update, remove, try and log in to agents')
     .description(
       'Lists the agents with their state, as the server of trestle login or the one that runs here knows it; where there is none, starts each to learn it. Agents that were installed with this command are kept in the data directory, in the versions that this release was tried with.',
     )
@@ -64,6 +64,14 @@ export function registerAgents(program: Command, context: CommandContext): void 
     )
     .argument('<name>', 'the id of the agent')
     .action((name: string, _given: unknown, command: Command) => tryAgent(name, command.optsWithGlobals(), context));
+  agents
+    .command('login')
+    .description(
+      'Logs in to an agent where it offers a way that needs no terminal; otherwise prints the command to run. Exits with 1 unless the agent can be used afterwards.',
+    )
+    .argument('<name>', 'the id of the agent')
+    .option('--method <id>', 'one of the ways to log in that the agent offers')
+    .action((name: string, _given: unknown, command: Command) => logIn(name, command.optsWithGlobals(), context));
 }
 
 async function open(options: Options, context: CommandContext): Promise<AgentPrograms> {
@@ -96,32 +104,38 @@ async function installAll(names: readonly string[], options: Options, context: C
     context.stderr('A running server offers an agent of its catalog within minutes, and others after a restart.\n');
 }
 
-const TEST_MS = 120_000;
-
 function tryAgent(name: string, options: Options, context: CommandContext): Promise<void> {
   return withServer(options, context, async (trestle) => {
-    const startedAt = systemClock.monotonic();
-    const session = trestle.session(`agent-test-${name}-${process.pid}`);
-    const routing = { routingMode: 'explicit', explicitProviderId: name } as const;
-    let firstMs: number | undefined;
-    try {
-      const turn = session.start('Say OK', { routing, timeoutMs: TEST_MS });
-      for await (const { delta } of turn) {
-        if (delta !== undefined) firstMs ??= Math.round(systemClock.monotonic() - startedAt);
-      }
-      const { status, output, error, code } = await turn.result;
-      const durationMs = Math.round(systemClock.monotonic() - startedAt);
-      if (options.json === true) {
-        context.stdout(`${JSON.stringify({ agent: name, status, output, error, code, firstMs, durationMs })}\n`);
-      } else if (status === 'completed') {
-        context.stdout(`ok  ${name}: first text after ${firstMs ?? durationMs} ms, ${durationMs} ms in all\n`);
-      } else {
-        context.stderr(`trestle: ${name}: ${printable(error ?? status)}${code === undefined ? '' : ` (${code})`}\n`);
-      }
-      if (status !== 'completed') throw new CommandExit(EXIT_FAILED);
-    } finally {
-      await session.cancel();
-      await session.close();
+    const { providerId: agent, ...result } = await trestle.agents.test(name);
+    const { status, error, code, firstMs, durationMs } = result;
+    if (options.json === true) {
+      context.stdout(`${JSON.stringify({ agent, ...result })}\n`);
+    } else if (status === 'completed') {
+      context.stdout(`ok  ${name}: first text after ${firstMs} ms, ${durationMs} ms in all\n`);
+    } else {
+      context.stderr(`trestle: ${name}: ${printable(error || status)}${code === '' ? '' : ` (${code})`}\n`);
     }
+    if (status !== 'completed') throw new CommandExit(EXIT_FAILED);
+  });
+}
+
+function logIn(name: string, options: Options, context: CommandContext): Promise<void> {
+  return withServer(options, context, async (trestle) => {
+    const { providerId: agent, ...result } = await trestle.agents.login(
+      name,
+      typeof options.method === 'string' ? { methodId: options.method } : {},
+    );
+    const { loggedIn, methods, text } = result;
+    if (options.json === true) {
+      context.stdout(`${JSON.stringify({ agent, ...result })}\n`);
+    } else if (loggedIn) {
+      context.stdout(`ok  ${name}: ${printable(text)}\n`);
+    } else {
+      const offered = methods.map(
+        ({ id, name: title, terminal }) => `  ${id}  ${title}${terminal ? ' (in a terminal)' : ''}\n`,
+      );
+      context.stderr(`trestle: ${name}: ${printable(text)}\n${offered.map(printable).join('')}`);
+    }
+    if (!loggedIn) throw new CommandExit(EXIT_FAILED);
   });
 }

@@ -1,15 +1,6 @@
-import {
-  type AgentPackage,
-  agentPackages,
-  installAgent,
-  installedAgents,
-  removeAgent,
-} from '../bridge/agents/agent-packages.ts';
+import { createAgentInstaller, packageOf } from '../bridge/agents/agent-installer.ts';
+import { agentPackages, installedAgents, removeAgent } from '../bridge/agents/agent-packages.ts';
 import type { AgentEntry } from '../bridge/contract/surface.ts';
-import { childEnvironment, findExecutable } from '../platform/child-process/child-environment.ts';
-import { startProcess } from '../platform/child-process/start-process.ts';
-import { withinTime } from '../platform/clock/clock.ts';
-import { AppError } from '../platform/errors/app-error.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { agentFinding, agentFindings } from './doctor/diagnose.ts';
 import { type Finding, note } from './doctor/findings.ts';
@@ -44,31 +35,17 @@ export interface AgentPrograms {
 const INSTALL_MS = 15 * 60_000;
 const AGENT = 'agent ';
 const OFFERED_LATER = 'installed; the running server offers it after a restart';
-const NPM_VARIABLES = /^npm_config_/i;
 
 export async function openAgentPrograms(options: StoreAccessOptions): Promise<AgentPrograms> {
   const { settings, environment, homeDirectory, clock } = options;
   const files = await prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
 
-  async function runNpm(args: readonly string[], folder: string, say: (text: string) => void): Promise<void> {
-    const npm = await findExecutable('npm', environment.PATH ?? '');
-    if (npm === undefined) throw new AppError('NPM_MISSING');
-    const own = Object.entries(environment).flatMap(([name, value]) =>
-      NPM_VARIABLES.test(name) && value !== undefined ? [[name, value] as const] : [],
-    );
-    const env = childEnvironment(environment, Object.fromEntries(own), { isOperators: true });
-    const child = await startProcess({ command: npm, args, cwd: folder, env, journalFolder: files.processes });
-    child.stdin.end();
-    child.stdout.setEncoding('utf8').on('data', say);
-    try {
-      const { code, stderrTail } = await withinTime(clock, INSTALL_MS, child.exited, () => {
-        throw new AppError('NPM_FAILED', { reason: `it took longer than ${INSTALL_MS / 60_000} minutes` });
-      });
-      if (code !== 0) throw new AppError('NPM_FAILED', { reason: stderrTail.trim() || `exit code ${code}` });
-    } finally {
-      await child.stop({ graceMs: 1000 });
-    }
-  }
+  const installer = createAgentInstaller({
+    dataDirectory: files.folder,
+    environment,
+    journalFolder: files.processes,
+    clock,
+  });
 
   async function probeAgents(): Promise<readonly Finding[]> {
     const found = await agentFindings(settings, environment, homeDirectory, files, clock);
@@ -102,14 +79,7 @@ export async function openAgentPrograms(options: StoreAccessOptions): Promise<Ag
         .filter(({ id, version }) => ![undefined, version].includes(installed.get(id)))
         .map(({ id }) => id);
     },
-    async install(id, say) {
-      const agent = packageOf(id);
-      await installAgent(agent, {
-        dataDirectory: files.folder,
-        runNpm: (args, folder) => runNpm(args, folder, say),
-      });
-      return agent.version;
-    },
+    install: (id, say) => installer.install(id, { timeoutMs: INSTALL_MS, say }),
     remove: (id) => removeAgent(packageOf(id), files.folder),
   };
 }
@@ -118,10 +88,4 @@ function versionsOf(id: string, installed: ReadonlyMap<string, string>): Pick<Ag
   const version = installed.get(id);
   const offered = agentPackages.find((row) => row.id === id)?.version;
   return { ...(version !== undefined && { installed: version }), ...(offered !== undefined && { offered }) };
-}
-
-function packageOf(id: string): AgentPackage {
-  const agent = agentPackages.find((row) => row.id === id);
-  if (agent !== undefined) return agent;
-  throw new AppError('AGENT_UNKNOWN', { agent: id, known: agentPackages.map((row) => row.id).join(', ') });
 }

@@ -1,3 +1,4 @@
+import { agentProgramErrors } from '../bridge/errors.ts';
 import type { ErrorTable } from '../platform/errors/error-table.ts';
 
 /** What stands in the way of a start or of a command. Only people at a terminal see these. */
@@ -17,10 +18,6 @@ export const systemErrors = {
       'The secret key in use ({found}) is not the one that the data of "{name}" is encrypted with ({expected}). Put that key into {file} (or set TRESTLE_SECRET_KEY). If it is lost permanently, see: trestle secret-key adopt --help',
   },
   COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
-  AGENT_NOT_INSTALLABLE: {
-    status: 500,
-    message: '{name}@{version} has no program for this machine ({machine}); install the agent in its own way.',
-  },
   SANDBOX_UNAVAILABLE: {
     status: 500,
     message: 'bridge.sandbox is `require`, and there is no sandbox: {reason}.',
@@ -35,12 +32,7 @@ export const systemErrors = {
     message:
       'accounts.issuer is {issuer}, and accounts would run here too, with people of its own. Start only the others (trestle serve bridge, trestle serve completions), or remove accounts.issuer. On the server that it names, set accounts.public_url to the same address.',
   },
-  NPM_MISSING: {
-    status: 500,
-    message: 'npm is needed to install agents, and is not in PATH; install Node.js with npm.',
-  },
-  NPM_FAILED: { status: 500, message: 'npm could not install the agent: {reason}' },
-  AGENT_UNKNOWN: { status: 400, message: 'There is no agent "{agent}". Known agents: {known}.' },
+  ...agentProgramErrors,
   STDIO_CROWDED: {
     status: 503,
     message: 'All {most} folders for standard streams in {folder} are in use; end one of those programs.',

@@ -267,6 +267,7 @@ test('DB-1: while a folder is swapped for a link to the data directory all the t
 const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-fence.ts':
     'makes homes inside the data directory, and hands folders that were checked to the sandbox; its attacks are test/e2e/sandbox.test.ts',
+  'agents/agent-installer.ts': 'keeps a lock for each agent of a table inside the data directory',
   'agents/agent-launcher.ts': 'makes the folder that programs are started in, inside the data directory',
   'agents/agent-models.ts': 'looks whether files of a table are in the home of the operator, and opens none',
   'agents/agent-packages.ts': 'installs, finds and removes programs inside the data directory, by the names of a table',

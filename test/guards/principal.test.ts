@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { createBridgeAccess } from '../../src/bridge/access.ts';
+import { MAIN } from '../../src/bridge/principal.ts';
+import type { RequestHead } from '../../src/platform/http/surface.ts';
+import type { Credential } from '../../src/platform/identity/principal.ts';
 import { GOOD_PASSWORD } from '../kit/accounts/accounts-client.ts';
 import { BRIDGE_TOKEN, bearer, CHAT, type Headers, MASTER_KEY, startPeople } from '../kit/start-people.ts';
 
@@ -227,4 +231,54 @@ test('the cookie of a login that is in use still needs a page of our own', async
   const { cookie } = await newPerson();
   assert.equal(await chat({ cookie, 'sec-fetch-site': 'same-origin' }), 200);
   assert.equal(await chat({ cookie, 'sec-fetch-site': 'cross-site' }), 403);
+});
+
+test('only administrators with a recent login, and the operator, install agents and log in to them', async () => {
+  const [install, login] = ['/api/bridge/agents/nobody/install', '/api/bridge/agents/builtin/login'];
+  const [user, operator, admin] = [
+    await newPerson('user', 'worker'),
+    await newPerson('operator'),
+    await newPerson('admin'),
+  ];
+  const { token } = await newToken(admin, ['bridge', 'admin']);
+  const inTeam = { ...bearer(admin.token), 'x-team': await people.newTeam({ plan: 'worker' }, admin) };
+  for (const [headers, expected] of [
+    [bearer(user.token), [403, 'forbidden']],
+    [bearer(operator.token), [403, 'forbidden']],
+    [inTeam, [403, 'forbidden']],
+    [bearer(token), [403, 'login_required']],
+    [{}, [401, 'unauthorized']],
+    [bearer(admin.token), [404, 'agent_unknown']],
+    [bearer(BRIDGE_TOKEN), [404, 'agent_unknown']],
+  ] as const) {
+    const { status, body } = await send('POST', install, headers);
+    assert.deepEqual([status, body.error], expected);
+    const next = await send('POST', login, headers, {});
+    assert.deepEqual([next.status, next.body.error], status === 404 ? [409, 'agent_without_login'] : expected);
+  }
+});
+
+test('an administrator whose login is older than five minutes is asked to confirm it', async () => {
+  let now = 0;
+  const owner = { teams: [] } as unknown as Credential['owner'];
+  const credential = { id: 'ses_1', owner, loggedInAt: 0, isLive: () => true, onEnd: () => () => undefined };
+  const access = createBridgeAccess({
+    settings: {
+      bridge: { auth_token: BRIDGE_TOKEN, review_auth_token: '', allowed_origins: [], app_origin: '' },
+      distributed: { task_forward_token: '', local_node_id: '' },
+    },
+    identify: () => ({ ...MAIN, id: 'user:usr_1', role: 'admin', credential }),
+    throttle: { note: () => ({ firstOverLimit: false }) },
+    commandToken: 'command-token-3f2a',
+    clock: { now: () => now },
+    onFlood: () => undefined,
+    onIgnoredForward: () => undefined,
+  });
+  const head = { method: 'POST', path: '/api/bridge/agents/x/install', headers: bearer('login'), address: '127.0.0.1' };
+  now = 5 * 60_000;
+  await access.freshAdmin(head as unknown as RequestHead);
+  now += 1;
+  await assert.rejects(async () => access.freshAdmin(head as unknown as RequestHead), {
+    code: 'REAUTHENTICATION_REQUIRED',
+  });
 });

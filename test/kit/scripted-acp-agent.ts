@@ -3,7 +3,7 @@
 //   --state FOLDER     conversations are kept there and can be resumed      --load       offers loading, not resuming
 //   --name NAME        what it calls itself                                 --version N  the protocol version it speaks
 //   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
-//   --auth STATE       offers a way to log in; `missing`: nobody has yet
+//   --auth STATE       offers a way to log in: a state of `createScriptedLogin`
 //   --crash            ends at once, with words on standard error           --models     offers models to choose from
 //   --fork             offers to copy sessions                              --mcp WHAT   `http`: takes such servers, `fail`: opens nothing
 //   --image, --context  takes images, and embedded files, in prompts
@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { FORM_SCHEMA, kindUpdates, timedReports, workUpdates } from './scripted-work.ts';
+import { createScriptedLogin, FORM_SCHEMA, kindUpdates, timedReports, workUpdates } from './scripted-work.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -244,16 +244,14 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   },
 };
 
+const login = createScriptedLogin(flags.auth);
 const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
-  initialize() {
+  initialize({ clientCapabilities }) {
     if (flags.hang === 'initialize') return new Promise(() => undefined);
     const continues = flags.state !== undefined;
     return {
       protocolVersion: Number(flags.version ?? 1),
-      ...(flags.auth !== undefined &&
-        flags.auth !== 'unoffered' && {
-          authMethods: [{ id: 'login', name: 'Log in', description: 'run agent login' }],
-        }),
+      ...(flags.auth !== undefined && flags.auth !== 'unoffered' && { authMethods: login.offered(clientCapabilities) }),
       agentInfo: { name: flags.name ?? 'scripted', version: '1.2.3' },
       agentCapabilities: {
         promptCapabilities: { image: flags.image === true, embeddedContext: flags.context === true },
@@ -268,11 +266,11 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
       },
     };
   },
+  authenticate: login.authenticate,
   'session/new'({ cwd, mcpServers }) {
     if (flags.mcp === 'fail') throw { code: -32603, message: `cannot start ${JSON.stringify(mcpServers)}` };
     if (flags.hang === 'session/new') return new Promise(() => undefined);
-    if (flags.auth === 'missing' || flags.auth === 'unoffered')
-      throw { code: -32000, message: 'Authentication required' };
+    login.require();
     lastConversation += 1;
     const id = `conversation-${process.pid}-${lastConversation}`;
     return { sessionId: remember(id, String(cwd), [], mcpServers), ...choice() };

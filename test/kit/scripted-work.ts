@@ -111,3 +111,30 @@ export async function* timedReports(given: string): AsyncGenerator<object> {
   // What a turn does is forgotten at its end: watchers are told before.
   await pause(Math.max(0, end - Date.now()) + 1000);
 }
+
+/**
+ * How people log in to the scripted agent: `missing`: nobody has, and one call does it; `refused`: the call fails; `several`:
+ * there are two ways; `terminal`: only in a terminal, where the client has one; anything else: somebody has.
+ */
+export function createScriptedLogin(state: string | undefined) {
+  let isDone = !['missing', 'unoffered', 'refused', 'several', 'terminal'].includes(state ?? '');
+  const login = { id: 'login', name: 'Log in', description: 'run agent login' };
+  return {
+    offered(clientCapabilities: unknown): object[] {
+      if (state === 'several') return [login, { id: 'key', name: 'Key' }];
+      if (state !== 'terminal') return [login];
+      const { auth } = clientCapabilities as { auth?: { terminal?: boolean } };
+      const terminal = { ...login, type: 'terminal', args: ['log in'], env: { MODE: "it's" } };
+      return auth?.terminal === true ? [terminal] : [];
+    },
+    authenticate({ methodId }: Readonly<Record<string, unknown>>): object {
+      if (state === 'refused' || state === 'terminal') throw { code: -32603, message: `no ${methodId}` };
+      isDone = true;
+      return {};
+    },
+    /** Throws while nobody has logged in. */
+    require(): void {
+      if (!isDone) throw { code: -32000, message: 'Authentication required' };
+    },
+  };
+}

@@ -1,5 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { FRESH_LOGIN_MS } from '../../platform/identity/principal.ts';
 import type { Batcher } from '../../platform/queue/batcher.ts';
 import { tokenKey } from '../flows.ts';
 import type { AccountsSettings } from '../settings.ts';
@@ -59,9 +60,6 @@ export function tokenEnd(
   const end = as === 'bearer' ? found.bearer_until : found.session_created_at + longest;
   return Math.min(found.token_expires_at, end);
 }
-
-/** A login this recent proves who is there; an older session may have been left open somewhere (ASVS 7.5.1). */
-const FRESH_LOGIN_MS = 5 * 60_000;
 
 export function isFreshLogin({ session_created_at: since }: FoundSession, now: number): boolean {
   return now - since <= FRESH_LOGIN_MS;

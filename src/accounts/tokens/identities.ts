@@ -185,12 +185,12 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     const user = await checkSession(token, as);
     const owner = user === undefined ? undefined : await owners.ownerOf(user.id);
     if (user === undefined || owner?.state !== 'active') return undefined;
-    const { session_id: id } = user;
+    const { session_id: id, session_created_at: loggedInAt } = user;
     const names = [id, user.id];
     // The owner is asked for, because a trial may have ended, or a plan may have changed with the settings.
     const stillCounts = async () =>
       (await checkSession(token, as)) !== undefined && (await owners.ownerOf(owner.id))?.state === 'active';
-    const credential = live.create({ id, owner, names, stillCounts });
+    const credential = live.create({ id, owner, loggedInAt, names, stillCounts });
     const { revision } = owner;
     const principal = describePrincipal({ owner, credential, granted: OF_LOGIN }, await matrix());
     // Where several instances share the store, a login that another one has ended must not count for one more request.

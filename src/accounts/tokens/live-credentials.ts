@@ -10,6 +10,8 @@ interface LiveCredential extends Credential {
 interface NewCredential {
   readonly id: string;
   readonly owner: Owner;
+  /** Of a login: when it began. */
+  readonly loggedInAt?: number;
   /** The ids whose change may end it. */
   readonly names: readonly string[];
   /** Asks the store. */
@@ -54,13 +56,14 @@ export function createLiveCredentials(onError: (error: unknown) => void): LiveCr
     if (!credential.isLive() || !(await credential.stillCounts())) credential.end();
   }
 
-  function create({ id, owner, names, stillCounts }: NewCredential): LiveCredential {
+  function create({ id, owner, loggedInAt, names, stillCounts }: NewCredential): LiveCredential {
     const listeners = new Set<() => void>();
     const { role, plan, bridge, buckets, teams } = owner;
     let hasEnded = false;
     const credential: Watched = {
       id,
       owner,
+      ...(loggedInAt !== undefined && { loggedInAt }),
       names,
       stillCounts,
       isLive: () =>

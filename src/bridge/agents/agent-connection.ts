@@ -31,12 +31,32 @@ export interface AgentConnection {
   readonly version: string;
   /** Checks without cost whether a login is needed, and returns what to do; undefined when none is needed, or unknown. */
   findMissingLogin(folder: string): Promise<string | undefined>;
+  /** The ways to log in. Empty: the agent does not say, or needs no login. */
+  readonly loginMethods: readonly LoginMethod[];
+  /** Has the agent log in by a method that needs no terminal. Rejects when that fails. */
+  logIn?(methodId: string): Promise<void>;
   /** Whether the agent can delete what it has stored of a conversation, also of one of an earlier process. */
   readonly deletes: boolean;
   /** Tells the agent that a conversation is over, and has it deleted; resolves with what is left of it, if anything is. */
   close(conversation: string): Promise<string | undefined>;
   /** Resolves when no further message can come. */
   readonly closed: Promise<unknown>;
+}
+
+/** A way to log in to an agent. */
+export interface LoginMethod {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  /** A person runs the program in a terminal, with these arguments and variables. Absent: the agent needs no terminal. */
+  readonly terminal?: TerminalLogin;
+}
+
+export interface TerminalLogin {
+  readonly args: readonly string[];
+  /** Whether `args` come after those that the agent is always started with. */
+  readonly isAppended: boolean;
+  readonly environment: Readonly<Record<string, string>>;
 }
 
 /** The members of the turn that a protocol needs, and what the agent gets of its prompt. */

@@ -30,6 +30,8 @@ export interface AgentProvider {
   /** The modes that the bridge gives to it. Absent: each conversation offers those of the agent (`AgentTurn.offers`). */
   readonly modes?: readonly AgentMode[];
   readonly abilities?: AgentAbilities;
+  /** Logs in to the agent, or says what to run. Absent: it has no login of its own. Throws LOGIN_METHOD_UNKNOWN. */
+  logIn?(methodId: string | undefined, signal: AbortSignal): Promise<LoginReport>;
   /** Of its turns. */
   readonly timeouts?: TurnTimeouts;
   /**
@@ -54,6 +56,22 @@ export interface AgentProvider {
   endWhere?(isMeant: (payer: Payer) => boolean): void;
   /** Ends everything the agent runs. Called once, when the bridge stops. */
   stop(): Promise<void>;
+}
+
+/** What came of a login. */
+export interface LoginReport {
+  /** Whether the agent can be used now, as far as it says. */
+  readonly loggedIn: boolean;
+  readonly methods: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly description: string;
+    /** Whether a person must run it in a terminal. */
+    readonly terminal: boolean;
+  }[];
+  /** To run in a terminal; empty when none is known. */
+  readonly command: string;
+  readonly text: string;
 }
 
 /** What people can do with its sessions. `offered`: it depends on the program, and each call says. Absent: neither. */

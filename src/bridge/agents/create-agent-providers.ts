@@ -3,6 +3,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { type AgentPlace, type CatalogAgent, readOnlyEnvironment } from './agent-catalog.ts';
 import type { AgentFence } from './agent-fence.ts';
 import { type AgentLimits, connectAgent, DEFAULT_AGENT_LIMITS, type LaunchAgent } from './agent-launcher.ts';
+import { createAgentLogin } from './agent-login.ts';
 import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentAbilities, AgentMode, AgentProvider, PermissionPolicy } from './agent-provider.ts';
@@ -60,13 +61,15 @@ function createFromProgram(
     permissions === 'allow'
       ? place
       : { ...place, environment: { ...place.environment, ...readOnlyEnvironment(place.command) } };
-  return createProgramAgent({
+  const probed = { id, place: { ...place, ...program }, effects: options.probeEffects, connect, clock };
+  const probe = createProgramProbe(probed);
+  const provider = createProgramAgent({
     id,
     label,
     program,
     launch,
     connect,
-    probe: createProgramProbe({ id, place: { ...place, ...program }, effects: options.probeEffects, connect, clock }),
+    probe,
     limits: { ...DEFAULT_AGENT_LIMITS, ...options.limits },
     limit,
     modes: place.protocol === 'codex' ? CODEX_MODES : undefined,
@@ -75,4 +78,5 @@ function createFromProgram(
     clock,
     logger,
   });
+  return { ...provider, logIn: createAgentLogin(probed, probe.forget) };
 }

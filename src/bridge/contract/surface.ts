@@ -92,6 +92,59 @@ export const AgentList = Type.Object({
   ),
 });
 
+/** `POST /api/bridge/agents/:providerId/test`: how one small turn came out. */
+export const AgentTest = Type.Object({
+  providerId: Type.String(),
+  status: Type.Enum(['completed', 'failed', 'cancelled', 'unavailable']),
+  output: Type.String({ description: 'At most 1,000 characters.' }),
+  error: Type.String({ description: 'Empty when the turn was completed.' }),
+  code: Type.String({ description: 'As `code` of `session.start`; empty when there is none.' }),
+  firstMs: Type.Integer({ description: 'Until the first text.' }),
+  durationMs: Type.Integer({ description: 'Of the whole turn.' }),
+});
+
+/** `POST /api/bridge/agents/:providerId/install`. */
+export const InstalledAgent = Type.Object({
+  providerId: Type.String(),
+  version: Type.String(),
+  offered: Type.Boolean({ description: 'Whether the server offers it now; otherwise after a restart.' }),
+});
+
+/** `POST /api/bridge/agents/:providerId/login`. */
+export const LoginRequest = Type.Object(
+  {
+    methodId: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 200,
+        description: 'One of `methods`. Absent: the only one that needs no terminal, if there is exactly one.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+export const AgentLogin = Type.Object({
+  providerId: Type.String(),
+  loggedIn: Type.Boolean({ description: 'Whether the agent can be used now, as far as it says.' }),
+  methods: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      name: Type.String(),
+      description: Type.String(),
+      terminal: Type.Boolean({ description: 'Whether somebody must run it in a terminal.' }),
+    }),
+    { description: 'The ways to log in that the agent offers.' },
+  ),
+  command: Type.String({
+    description: 'To run in a terminal, as the user that runs the server; empty when none is known.',
+  }),
+  text: Type.String({ description: 'What came of it, or what to do.' }),
+});
+
+export type AgentTest = Static<typeof AgentTest>;
+export type InstalledAgent = Static<typeof InstalledAgent>;
+export type AgentLogin = Static<typeof AgentLogin>;
 export type AgentList = Static<typeof AgentList>;
 export type AgentEntry = AgentList['agents'][number];
 export type AgentCategory = Static<typeof AgentCategory>;

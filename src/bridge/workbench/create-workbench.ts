@@ -1,6 +1,7 @@
 import type { Database } from '../../platform/database/database.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { CatalogAgent } from '../agents/agent-catalog.ts';
+import type { AgentInstaller } from '../agents/agent-installer.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Confine } from '../agents/builtin/tools/confinement.ts';
 import type { ProbeBoard } from '../agents/probe-board.ts';
@@ -17,6 +18,7 @@ import { createSummaryStore } from '../storage/summary-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
 import { createHistoryStore } from '../storage/workbench-stores.ts';
 import type { Worktrees } from '../worktrees/create-worktrees.ts';
+import { createAgentCare } from './agent-care.ts';
 import { createFileChanges } from './file-changes.ts';
 import { createFileReader, type FolderList } from './folders.ts';
 import { createHistory } from './history.ts';
@@ -41,6 +43,7 @@ export interface WorkPlaces {
   readonly folders: FolderList;
   readonly checkpoints: Checkpoints;
   readonly worktrees: Worktrees;
+  readonly installer: AgentInstaller;
 }
 
 export interface WorkbenchOptions extends WorkPlaces, Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
@@ -52,8 +55,8 @@ export interface WorkbenchOptions extends WorkPlaces, Pick<Runtime, 'clock' | 'm
   readonly providers: ReadonlyMap<string, AgentProvider>;
   readonly permissions: Permissions;
   readonly attachments: WorkbenchParts['attachments'];
-  readonly jobs: Pick<Jobs, 'onChange' | 'read'>;
-  readonly probes: Pick<ProbeBoard, 'onChange' | 'results'>;
+  readonly jobs: Pick<Jobs, 'onChange' | 'read' | 'sessionCalls'>;
+  readonly probes: Pick<ProbeBoard, 'onChange' | 'results' | 'lookNow'>;
   readonly callsPerConnection: number;
   onUnexpectedError(error: unknown, requestId: string): void;
 }
@@ -111,6 +114,7 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
   const merge: WorkbenchParts['merge'] = ({ key, owner, session_id: sessionId }, step) =>
     orchestrator.alone(owner, sessionId, () => options.worktrees.merge({ key, owner }, step));
   const { attachments } = options;
+  const agentCare = createAgentCare({ ...options, sessionCalls: options.jobs.sessionCalls });
   const agents = () => listAgents(options.agents, options.providers, options.probes);
   const parts = {
     sessions,
@@ -124,6 +128,14 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
     conversations,
     merge,
     agents,
+    agentCare,
   };
-  return { parts, live, stop: changes.stop };
+  return {
+    parts,
+    live,
+    stop() {
+      changes.stop();
+      agentCare.stop();
+    },
+  };
 }

@@ -1,25 +1,20 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import {
-  defineRoute,
-  type ErrorForBody,
-  type Guard,
-  type RequestHead,
-  type Route,
-} from '../../platform/http/surface.ts';
+import { defineRoute, type ErrorForBody, type RequestHead, type Route } from '../../platform/http/surface.ts';
 import { may, ownersSought } from '../../platform/identity/principal.ts';
 import { refusalBody } from '../../platform/json-rpc/answer-http.ts';
 import { hybridEnvelope } from '../../platform/json-rpc/envelope.ts';
-import type { BridgeCaller } from '../access.ts';
+import type { BridgeAccess, BridgeCaller } from '../access.ts';
 import { decodeName } from '../artifacts/artifact-route.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
 import { FolderPage, FolderQuery } from '../contract/files.ts';
 import { SubmittedJob } from '../contract/jobs.ts';
 import * as scheduling from '../contract/schedules.ts';
 import { UploadedAttachment } from '../contract/session.ts';
-import { AgentList } from '../contract/surface.ts';
+import { AgentList, AgentLogin, AgentTest, InstalledAgent, LoginRequest } from '../contract/surface.ts';
 import * as contract from '../contract/workbench.ts';
 import { Explanation, NodeList, type NodeReports } from '../forwarding/node-health.ts';
 import type { Schedules } from '../schedules/create-schedules.ts';
+import type { AgentCare } from './agent-care.ts';
 import type { FolderList } from './folders.ts';
 import type { Permissions } from './permissions.ts';
 import { type SessionParts, sessionRows } from './session-rows.ts';
@@ -28,6 +23,7 @@ export interface WorkbenchParts extends SessionParts {
   readonly folders: FolderList;
   readonly nodes: NodeReports;
   agents(): AgentList;
+  readonly agentCare: Omit<AgentCare, 'stop'>;
   readonly permissions: Permissions;
   readonly schedules: Schedules;
   readonly attachments: Pick<Attachments, 'upload'>;
@@ -57,8 +53,11 @@ const MAX_SCHEDULE_BYTES = 256 * 1024;
 const MAX_UPLOAD_BYTES = 25 * 1024 * 1024;
 
 /** THE TABLE of the second surface: each row names its guard. What a row shows is limited to what the caller sees. */
-export function workbenchRoutes(guard: Guard<BridgeCaller>, parts: WorkbenchParts): readonly Route[] {
-  const { sessions, history, folders, nodes, permissions, schedules, attachments } = parts;
+export function workbenchRoutes(
+  { workbench: guard, freshAdmin }: Pick<BridgeAccess, 'workbench' | 'freshAdmin'>,
+  parts: WorkbenchParts,
+): readonly Route[] {
+  const { sessions, history, folders, nodes, permissions, schedules, attachments, agentCare } = parts;
 
   function onlyForAll({ principal }: BridgeCaller): void {
     if (ownersSought(principal) !== undefined) throw new AppError('FORBIDDEN');
@@ -213,6 +212,33 @@ export function workbenchRoutes(guard: Guard<BridgeCaller>, parts: WorkbenchPart
       guard,
       { summary: 'The agents, their state, and what can be done with their sessions.', response: { 200: AgentList } },
       () => parts.agents(),
+    ),
+    defineRoute(
+      'POST /api/bridge/agents/:providerId/test',
+      guard,
+      { summary: 'Runs one small turn ("Say OK") with an agent, within two minutes.', response: { 200: AgentTest } },
+      ({ caller, params }) => agentCare.test(caller.principal, params.providerId),
+    ),
+    defineRoute(
+      'POST /api/bridge/agents/:providerId/install',
+      freshAdmin,
+      {
+        summary:
+          'Installs an agent of the table of `trestle agents` with npm, within four minutes. For administrators with a login from the last five minutes.',
+        response: { 200: InstalledAgent },
+      },
+      ({ params }) => agentCare.install(params.providerId),
+    ),
+    defineRoute(
+      'POST /api/bridge/agents/:providerId/login',
+      freshAdmin,
+      {
+        summary:
+          'Logs in to an agent where it offers a way that needs no terminal; otherwise says what to run. For administrators with a login from the last five minutes.',
+        body: LoginRequest,
+        response: { 200: AgentLogin },
+      },
+      ({ params, body }) => agentCare.logIn(params.providerId, body.methodId),
     ),
     defineRoute(
       'GET /api/bridge/nodes',

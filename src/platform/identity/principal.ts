@@ -31,6 +31,8 @@ export interface Credential {
   readonly id: string;
   /** The one that it belongs to, as they are now. */
   readonly owner: Owner;
+  /** When its person logged in, on the wall clock. Absent for access tokens, which nobody logs in with. */
+  readonly loggedInAt?: number;
   /** False from the moment at which it was revoked or ended, or its owner was paused, left a team, or got another role, plan or limit. */
   isLive(): boolean;
   /** Calls the listener once, when the credential stops to be live. Returns a function that forgets the listener. */
@@ -55,6 +57,9 @@ export interface PersonTokens {
   /** The principal of a token: `foreign` when its issuer is not known here, `refused` when it is, and the token does not count. */
   read(token: string): Promise<Principal | 'foreign' | 'refused'>;
 }
+
+/** A login this recent proves who is there; an older one may have been left open somewhere (ASVS 7.5.1). */
+export const FRESH_LOGIN_MS = 5 * 60_000;
 
 const PREFIXES = ['tpt_', 'tsk_'];
 const SIGNED = /^ey[\w-]+\.[\w-]+\.[\w-]*$/;

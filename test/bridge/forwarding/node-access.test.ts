@@ -77,6 +77,7 @@ const accessWith = (main: string, forward: string, personTokens?: PersonTokens) 
     settings: settings(main, forward),
     throttle: { note: () => ({ firstOverLimit: false }) },
     commandToken: 'command-token-3f2a',
+    clock: { now: () => 0 },
     onFlood: () => undefined,
     onIgnoredForward: () => undefined,
   });

@@ -71,6 +71,7 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     confine,
     checkpoints: createTestCheckpoints(folder, confine, groups.bridge.checkpoints),
     worktrees: createTestWorktrees(folder, confine, roots, directories),
+    installer: { install: () => Promise.reject(new Error('nothing is installed here')) },
     retention: { events: 0, audit: 0, jobs: 0 },
     network: systemCallbackNetwork,
   });

@@ -57,6 +57,7 @@ export interface BridgeUnderTestOptions {
   /** For ever, unless it is said. */
   readonly retention?: BridgeOptions['retention'];
   readonly network?: CallbackNetwork;
+  readonly installer?: BridgeOptions['installer'];
   readonly logger?: Logger;
   readonly forwarding?: BridgeOptions['forwarding'];
   readonly owners?: BridgeOptions['owners'];
@@ -64,6 +65,7 @@ export interface BridgeUnderTestOptions {
   readonly linkKey?: number | undefined;
 }
 
+const NO_INSTALLER = { install: () => Promise.reject(new Error('nothing is installed here')) };
 const ids = createSortableIds(systemClock, systemRandomness);
 
 /** A bridge with agents of the test behind a real listener, in this process. */
@@ -114,6 +116,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     confine,
     checkpoints: createTestCheckpoints(folder, confine, settings.bridge.checkpoints, options.logger),
     worktrees: createTestWorktrees(folder, confine, roots, directories),
+    installer: options.installer ?? NO_INSTALLER,
     retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
     owners: options.owners,

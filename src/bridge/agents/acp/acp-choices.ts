@@ -1,5 +1,6 @@
+import type { LoginMethod } from '../agent-connection.ts';
 import type { PermissionOption } from '../agent-provider.ts';
-import { asObject, cutText, objectsIn, shownText } from '../agent-text.ts';
+import { asObject, cutText, objectsIn, shownText, textOf } from '../agent-text.ts';
 
 /** How a conversation of an agent lets its model or its mode be chosen, and from what. */
 export interface SessionChoice {
@@ -94,4 +95,23 @@ const TABLE: Readonly<Record<string, AcpQuirks>> = {
 
 export function acpQuirks(agentName: string): AcpQuirks {
   return Object.hasOwn(TABLE, agentName) ? (TABLE[agentName] ?? ORDINARY) : ORDINARY;
+}
+
+const MAX_LOGIN_METHODS = 16;
+
+/** The ways to log in that an agent offers. Those for a terminal begin with what the agent is started with. */
+export function readLoginMethods(offered: unknown): readonly LoginMethod[] {
+  return objectsIn(offered)
+    .slice(0, MAX_LOGIN_METHODS)
+    .map(({ id, name, description, type, args, env }) => {
+      const texts = Array.isArray(args) ? args.filter((one) => typeof one === 'string') : [];
+      const environment = Object.fromEntries(Object.entries(asObject(env)).map(([key, value]) => [key, textOf(value)]));
+      return {
+        id: textOf(id),
+        name: shownText(name),
+        description: shownText(description),
+        ...(type === 'terminal' && { terminal: { args: texts, isAppended: true, environment } }),
+      };
+    })
+    .filter(({ id }) => id !== '');
 }

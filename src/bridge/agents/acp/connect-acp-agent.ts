@@ -13,6 +13,7 @@ import {
   findModel,
   findReadOnlyMode,
   readChoice,
+  readLoginMethods,
   readPermissionOptions,
   type SessionChoice,
 } from './acp-choices.ts';
@@ -151,7 +152,8 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
 
   const initialized = await agent.request(methods.agent.initialize, {
     protocolVersion: PROTOCOL_VERSION,
-    clientCapabilities: { elicitation: { form: {} } },
+    // What a terminal is needed for is shown to people as a command.
+    clientCapabilities: { elicitation: { form: {} }, auth: { terminal: true } },
     clientInfo: { name: 'trestle', title: 'Trestle', version: options.version },
   });
   if (initialized.protocolVersion !== PROTOCOL_VERSION) {
@@ -262,6 +264,10 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
 
   return {
     version: shownText(agentInfo?.version),
+    loginMethods: readLoginMethods(initialized.authMethods),
+    async logIn(methodId) {
+      await agent.request(methods.agent.authenticate, { methodId });
+    },
     async findMissingLogin(folder) {
       const ways = initialized.authMethods ?? [];
       try {

@@ -7,7 +7,13 @@ import type { MessageChannel } from '../../../platform/json-rpc/message-channel.
 import { createPeer } from '../../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
 import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
-import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
+import {
+  type AgentConnection,
+  createAgentChannel,
+  type LoginMethod,
+  type PromptEnd,
+  type PromptRequest,
+} from '../agent-connection.ts';
 import type { PermissionPolicy } from '../agent-provider.ts';
 import { asObject, saysUnknownConversation, textOf } from '../agent-text.ts';
 import { type PromptPart, textOfPart } from '../prompt-content.ts';
@@ -44,6 +50,12 @@ type Fields = Readonly<Record<string, unknown>>;
 const CALLS_IN_FLIGHT = 256;
 const MAX_VERSION_CHARACTERS = 40;
 const STEER_MS = 10_000;
+const CODEX_LOGIN: LoginMethod = {
+  id: 'codex-login',
+  name: 'codex login',
+  description: 'Opens a page in the browser, or asks for an API key.',
+  terminal: { args: ['login'], isAppended: false, environment: {} },
+};
 /**
  * Codex asks before all but harmless commands, so that each decision is seen; what runs is kept to the folder. Where
  * agents may only read, its sandbox keeps all that it runs from writing anywhere, whatever is asked and answered.
@@ -188,6 +200,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
 
   return {
     version: versionIn(textOf(asObject(introduced).userAgent)),
+    loginMethods: [CODEX_LOGIN],
     async findMissingLogin() {
       try {
         const { account, requiresOpenaiAuth } = asObject(await peer.request('account/read', { refreshToken: false }));
