@@ -62,6 +62,7 @@ const missing = (code: string) =>
   ) as Record<Caller, string>;
 const NOT_THERE = missing('session_not_found');
 const NO_REQUEST = missing('permission_not_found');
+const NO_AGENT = missing('agent_unknown');
 const NO_RULE = missing('permission_rule_not_found');
 const NO_SCHEDULE = missing('schedule_not_found');
 
@@ -114,6 +115,9 @@ const ROUTES: Readonly<Record<string, Record<Caller, string>>> = {
   'POST /api/bridge/sessions/:sessionId/fork': NOT_THERE,
   'POST /api/bridge/attachments': WORKBENCH,
   'GET /api/bridge/agents': WORKBENCH,
+  'POST /api/bridge/agents/:providerId/test': NO_AGENT,
+  'POST /api/bridge/agents/:providerId/install': { ...NO_AGENT, review: 'forbidden' },
+  'POST /api/bridge/agents/:providerId/login': { ...NO_AGENT, review: 'forbidden' },
   'GET /api/bridge/permissions': WORKBENCH,
   'POST /api/bridge/permissions/:permissionId/answer': NO_REQUEST,
   'GET /api/bridge/permission-rules': WORKBENCH,
@@ -142,6 +146,7 @@ const REFUSALS = [
   'unauthorized',
   'own_origin_required',
   'forbidden',
+  'agent_unknown',
   'session_not_found',
   'permission_not_found',
   'permission_rule_not_found',
@@ -165,6 +170,7 @@ const BODIES: Readonly<Record<string, object>> = {
   '/api/bridge/sessions/:sessionId/merge': {},
   '/api/bridge/sessions/:sessionId/steer': { text: 'x' },
   '/api/bridge/sessions/:sessionId/fork': {},
+  '/api/bridge/agents/:providerId/login': {},
   '/api/bridge/permissions/:permissionId/answer': { decision: 'allow' },
   '/api/bridge/schedules/:scheduleId': { enabled: false },
 };
@@ -175,7 +181,7 @@ async function askRoute(name: string, caller: Caller): Promise<string> {
   if (method === 'UPGRADE') return askUpgrade(`${url.replace('http', 'ws')}${path}`, headers);
   const names = path
     .replace(':gatewayProviderId', 'openclaw')
-    .replace(/:(?:session|permission|rule|schedule)Id/, 'none')
+    .replace(/:(?:session|permission|rule|schedule|provider)Id/, 'none')
     .replace('*', 'x/1/y/z');
   const query = QUERIES[path] ?? '';
   const body = BODIES[path] ?? call('acp.capabilities');

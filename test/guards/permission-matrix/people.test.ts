@@ -116,6 +116,16 @@ const PAGE_FOR_ALL: Row = {
   'token for the bridge': '403',
   'user with agents in the plan': '403',
 };
+/** What changes the machine: only for administrators, by a login. */
+const FRESH_ADMIN: Row = {
+  ...PAGE_WRITE,
+  'user with agents in the plan': '403',
+  'team mate': '403',
+  operator: '403',
+  'token for the bridge': '403',
+  'token of an operator with admin': '403',
+  'cookie, own page': '403',
+};
 const READ: Row = {
   ...PAGE_READ,
   user: 'served',
@@ -162,6 +172,9 @@ const EXPECTED: Readonly<Record<string, Row>> = {
   'POST /api/bridge/sessions/{sessionId}/fork': PAGE_WRITE,
   'POST /api/bridge/attachments': PAGE_WRITE,
   'GET /api/bridge/agents': PAGE_READ,
+  'POST /api/bridge/agents/{providerId}/test': PAGE_WRITE,
+  'POST /api/bridge/agents/{providerId}/install': FRESH_ADMIN,
+  'POST /api/bridge/agents/{providerId}/login': FRESH_ADMIN,
   'GET /api/bridge/permissions': PAGE_READ,
   'POST /api/bridge/permissions/{permissionId}/answer': PAGE_WRITE,
   'GET /api/bridge/permission-rules': PAGE_READ,

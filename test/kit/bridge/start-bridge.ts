@@ -13,6 +13,7 @@ import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/platfo
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
@@ -65,7 +66,10 @@ export interface BridgeUnderTestOptions {
   readonly linkKey?: number | undefined;
 }
 
-const NO_INSTALLER = { install: () => Promise.reject(new Error('nothing is installed here')) };
+/** An installer that knows no agent. */
+const NO_INSTALLER: BridgeOptions['installer'] = {
+  install: (agent) => Promise.reject(new AppError('AGENT_UNKNOWN', { agent, known: '' })),
+};
 const ids = createSortableIds(systemClock, systemRandomness);
 
 /** A bridge with agents of the test behind a real listener, in this process. */
