@@ -22,7 +22,8 @@ export const permissionSettings = {
           description: 'A pattern for paths, absolute, from the working directory, or with `**` in front: `**/.env*`.',
         }),
       }),
-      decision: setting.choice(['allow', 'deny'], { default: 'deny', description: 'What the rule decides.' }),
+      // biome-ignore lint/suspicious/noThenProperty: the name of the setting; its value is a text
+      then: setting.choice(['allow', 'deny'], { default: 'deny', description: 'What the rule decides.' }),
     }),
     {
       reload: true,

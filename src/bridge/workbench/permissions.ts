@@ -48,7 +48,7 @@ export interface PermissionSettings {
   readonly permissions: 'allow' | 'deny';
   readonly permission_rules: readonly {
     readonly when: { readonly kind: string; readonly command: readonly string[]; readonly path: string };
-    readonly decision: 'allow' | 'deny';
+    readonly then: 'allow' | 'deny';
   }[];
   readonly permission_timeout: number;
 }
@@ -318,7 +318,7 @@ function serverRefused(name: string, reason: string): AppError {
 
 function readSettings({ permission_rules: given, permission_timeout: timeoutMs }: PermissionSettings) {
   const rules = given.map(
-    ({ when: { kind, command, path }, decision }): PermissionRule => ({
+    ({ when: { kind, command, path }, then: decision }): PermissionRule => ({
       ...(kind !== '' && { kind }),
       ...(command.length > 0 && { command }),
       ...(path !== '' && { path }),

@@ -37,8 +37,8 @@ const settings = `bridge:
   auth_token: ${MAIN_TOKEN}
   review_auth_token: ${REVIEW_TOKEN}
   permission_rules:
-    - { when: { kind: execute, command: [git, status] }, decision: allow }
-    - { when: { command: [rm] }, decision: deny }
+    - { when: { kind: execute, command: [git, status] }, then: allow }
+    - { when: { command: [rm] }, then: deny }
 `;
 const bridge = await startBridge({ after }, { providers: [asker], settings });
 const { url, root } = bridge;

@@ -33,8 +33,10 @@ const settings = `bridge:
   auth_token: ${MAIN_TOKEN}
   review_auth_token: ${REVIEW_TOKEN}
   permission_rules:
-    - { when: { kind: execute }, decision: deny }
+    - { when: { kind: execute }, then: deny }
 `;
+// biome-ignore lint/suspicious/noThenProperty: the name of the setting; its value is a text
+const ruleFor = (when: object, decision: 'allow' | 'deny') => ({ when, then: decision });
 const { url } = await startBridge({ after }, { providers: [asker], settings });
 const main = createTrestleClient({ url, token: MAIN_TOKEN });
 const review = createTrestleClient({ url, token: REVIEW_TOKEN });
@@ -226,11 +228,11 @@ for (const engine of engines) {
 
     test('a rule that allows answers no question, and one that denies declines it', async () => {
       const when = { kind: 'question', command: [], path: '' };
-      const allowing = await open('a', undefined, [{ when, decision: 'allow' }]);
+      const allowing = await open('a', undefined, [ruleFor(when, 'allow')]);
       const asked = allowing.turn.ask(QUESTION, never);
       await allowing.permissions.answer(MAIN, await allowing.waiting(), { values: VALUES });
       assert.deepEqual((await asked).values, VALUES);
-      const denying = await open('b', allowing.database, [{ when, decision: 'deny' }]);
+      const denying = await open('b', allowing.database, [ruleFor(when, 'deny')]);
       assert.deepEqual(await denying.turn.ask(QUESTION, never), { optionId: undefined });
       await Promise.all([allowing.permissions.stop(), denying.permissions.stop()]);
     });
