@@ -155,6 +155,12 @@ test('every row of the bridge has a function of the client, or a reason', async 
     (await client.agents.list()).map(({ providerId, state, steer }) => [providerId, state, steer]),
     [['alpha', 'ok', 'no']],
   );
+  assert.deepEqual(await client.agents.test('alpha').then(({ status, output }) => [status, output]), [
+    'completed',
+    'Say OK',
+  ]);
+  await assert.rejects(client.agents.install('nobody'), { code: 'AGENT_UNKNOWN', status: 404 });
+  await assert.rejects(client.agents.login('alpha', { methodId: 'key' }), { code: 'AGENT_WITHOUT_LOGIN', status: 409 });
   await client.folders();
   await client.audit();
   await Promise.all([
