@@ -58,7 +58,7 @@ export interface AgentProvider {
   stop(): Promise<void>;
 }
 
-/** What came of a login. */
+/** The outcome of a login. */
 export interface LoginReport {
   /** Whether the agent can be used now, as far as it says. */
   readonly loggedIn: boolean;

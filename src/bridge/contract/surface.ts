@@ -139,7 +139,7 @@ export const AgentLogin = Type.Object({
   command: Type.String({
     description: 'To run in a terminal, as the user that runs the server; empty when none is known.',
   }),
-  text: Type.String({ description: 'What came of it, or what to do.' }),
+  text: Type.String({ description: 'The outcome, or what to do.' }),
 });
 
 export type AgentTest = Static<typeof AgentTest>;

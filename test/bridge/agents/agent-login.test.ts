@@ -66,14 +66,14 @@ test('a login by a method that needs no terminal is done by the agent, and what 
   assert.equal(changes(), 1);
 });
 
-test('a login that the agent refuses is told with its reason', async (t) => {
+test('a login that the agent refuses reports its reason', async (t) => {
   const { logIn, changes } = await loginOf(t, ['--auth', 'refused']);
   const { loggedIn, text, command } = await logIn(undefined, never);
   assert.deepEqual([loggedIn, command, changes()], [false, '', 0]);
   assert.match(text, /^The agent did not log in: .*no login.*log in with the agent's own command/);
 });
 
-test('a login in a terminal is told as a command for a shell, and never sent to the agent', async (t) => {
+test('a login in a terminal gives a command for a shell, and is never sent to the agent', async (t) => {
   const { logIn } = await loginOf(t, ['--auth', 'terminal']);
   const { loggedIn, methods, command, text } = await logIn(undefined, never);
   assert.deepEqual([loggedIn, methods], [false, [{ ...METHOD, terminal: true }]]);
