@@ -175,6 +175,7 @@ test('every row of the bridge has a function of the client, or a reason', async 
     sessions.file('s', 'x').catch(ignored),
     sessions.steer('s', 'x').catch(ignored),
     sessions.fork('s').catch(ignored),
+    sessions.merge('s').catch(ignored),
     permissions.list(),
     permissions.answer('x', { decision: 'deny' }).catch(ignored),
     permissions.rules(),

@@ -171,7 +171,7 @@ async function fill(database: Database<BridgeSchema>, count: number): Promise<vo
   const text = (prefix: string) => sql`${sql.lit(prefix)} || cast(n as text)`;
   const statements = [
     sql`${numbers} insert into session_summaries select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '""', '', 'alpha', '', '', '', 0, 0, 0, 0, null, '', '', '', 0, '', n, n, case when n % 2 = 1 then n else null end, 0, 0, 0, 0, '', '' from numbers`,
-    sql`${numbers} insert into sessions select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '', 'alpha', 'r', '', 0, n, n, null, '', '', 0 from numbers`,
+    sql`${numbers} insert into sessions select ${text('s')}, ${text('s')}, 'th', 'main', 'default', '', 'alpha', 'r', '', 0, n, n, null, '', '', 0, '' from numbers`,
     sql`${numbers} insert into turns select ${text('turn-')}, ${text('s')}, 'main', 'default', 'dead', 'session.start', '1', 'f', '', '""', 'running', '{}', '', 1, 0, n, case when n = 0 then null else n end, '[]' from numbers`,
     sql`${numbers} insert into permissions select ${text('perm-')}, ${text('s')}, ${text('s')}, 'main', 'default', ${text('turn-')}, 'dead', '', '', '""', '""', '[]', '""', 'execute', case when n = 0 then 'open' else 'allowed' end, '', '', '', n, n, null, '', '' from numbers`,
     sql`${numbers} insert into audit_records select ${text('aud-')}, n, 'main', 'default', 'permission', 'allowed', ${text('s')}, '', '', '{}' from numbers`,
