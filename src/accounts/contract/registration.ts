@@ -139,10 +139,11 @@ export const registrationOperations = {
   showSetupStyle: { summary: 'A part of the set-up page.', response: page('text/css') },
   readSetup: {
     summary: 'The settings that the first administrator may choose, for the set-up page.',
-    body: Type.Object({ token: Type.String({ description: 'From the link that was printed at the start.' }) }),
-    response: {
-      200: SetupOptions,
-    },
+    body: Type.Object(
+      { token: Type.String({ description: 'From the link that was printed at the start.' }) },
+      { additionalProperties: false },
+    ),
+    response: { 200: SetupOptions },
   },
   completeSetup: {
     summary: 'Makes the first administrator, once, by the token of the printed link.',
