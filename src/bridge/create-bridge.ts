@@ -274,7 +274,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     isStrict: ({ caller }) => settings.bridge.strict_params || caller.isStrict === true,
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
-  const dispatchToOwner = relay?.wrap(dispatchHere, orchestrator.isBusy) ?? dispatchHere;
+  const here = { isBusyHere: orchestrator.isBusy, endJobs: jobs.endOf };
+  const dispatchToOwner = relay?.wrap(dispatchHere, here) ?? dispatchHere;
   const dispatch = withTeams(withOwners(forwarding.wrap(dispatchToOwner)));
 
   const overHttp = createRpcOverHttp({

@@ -32,6 +32,7 @@ import {
   createSessionOwners,
   createViaOwner,
   isAboutSession,
+  type OwnerDispatchOptions,
   startsSession,
 } from './session-owners.ts';
 
@@ -40,7 +41,7 @@ export interface Relay {
   /** Relays calls about sessions of other instances, and passes all others to `dispatch`. */
   wrap(
     dispatch: Dispatch<BridgeClient>,
-    isBusyHere: (owner: string, sessionId: string) => boolean,
+    here: Pick<OwnerDispatchOptions, 'isBusyHere' | 'endJobs'>,
   ): Dispatch<BridgeClient>;
   /** Serves rows about one session where the session is. Each has `:sessionId` in its path. */
   wrapRows(rows: readonly Route[], names: ReadonlySet<string>): readonly Route[];
@@ -186,10 +187,10 @@ function createRelay(options: RelayOptions): Relay {
   }
 
   return {
-    wrap(dispatch, isBusyHere) {
+    wrap(dispatch, here) {
       dispatchHere = dispatch;
       return createOwnerDispatch(
-        { owners, relay: client, clock, stopped: stopped.signal, isBusyHere, viaOwner, onFailure: () => undefined },
+        { owners, relay: client, clock, stopped: stopped.signal, ...here, viaOwner, onFailure: () => undefined },
         dispatch,
       );
     },

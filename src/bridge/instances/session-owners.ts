@@ -1,5 +1,5 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { ownersSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
 import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
@@ -74,7 +74,7 @@ export function startsSession(method: string): boolean {
   return method === 'session.start';
 }
 
-interface OwnerDispatchOptions {
+export interface OwnerDispatchOptions {
   readonly owners: SessionOwners;
   readonly relay: Pick<RelayClient, 'ask'>;
   readonly clock: Pick<Clock, 'after' | 'monotonic'>;
@@ -82,6 +82,8 @@ interface OwnerDispatchOptions {
   readonly stopped: AbortSignal;
   /** Whether a turn of that session runs or waits here: then nobody else has it. */
   isBusyHere(owner: string, sessionId: string): boolean;
+  /** Ends the jobs that a call to end a session means, through the database. */
+  endJobs(principal: Principal, method: string, name: { readonly sessionId: string }): Promise<unknown>;
   onFailure(failure: { readonly instance: string; readonly reason: string; readonly outcome: string }): void;
 }
 
@@ -107,7 +109,7 @@ export type ViaOwner = (work: OwnedWork) => Promise<unknown>;
  * Serves a call where its session is: here, or on another instance, in one hop. Where the other instance says that it does not
  * have the session, or cannot be reached, the owner is looked up once more.
  */
-export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' | 'relay'>): ViaOwner {
+export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' | 'endJobs' | 'relay'>): ViaOwner {
   const { owners, clock, stopped, onFailure } = options;
   return async ({ find, ask, answered, here, repeat }) => {
     let lookups = 0;
@@ -154,12 +156,22 @@ export function createOwnerDispatch(
   options: OwnerDispatchOptions & { readonly viaOwner: ViaOwner },
   dispatch: Dispatch<BridgeClient>,
 ): Dispatch<BridgeClient> {
-  const { owners, relay, stopped, isBusyHere, viaOwner } = options;
+  const { owners, relay, stopped, isBusyHere, endJobs, viaOwner } = options;
   const order = createCallOrder();
 
   function toOwner(call: MethodCall<BridgeClient>, sessionId: string): Promise<unknown> {
     const { principal } = call.caller.caller;
-    return order.run(`${principal.id}\n${sessionId}`, (letNext) => relayed(call, sessionId, letNext));
+    return order.run(`${principal.id}\n${sessionId}`, async (letNext) => {
+      try {
+        return await relayed(call, sessionId, letNext);
+      } catch (error) {
+        // An instance that cannot be reached still looks for jobs that it is to stop.
+        if (errorCode(error) === 'OWNER_UNREACHABLE' && ENDINGS.has(call.method)) {
+          await endJobs(principal, call.method, { sessionId });
+        }
+        throw error;
+      }
+    });
   }
 
   function relayed(call: MethodCall<BridgeClient>, sessionId: string, letNext: () => void): Promise<unknown> {

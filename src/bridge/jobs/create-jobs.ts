@@ -42,6 +42,8 @@ export interface Jobs {
   readonly schedules: Schedules;
   /** The session calls, with which the jobs of a session end too. */
   readonly sessionCalls: SessionCalls;
+  /** Ends the jobs that `session.cancel` or `session.close` means, wherever they run: through the database. */
+  endOf(principal: Principal, method: string, name: SessionName): Promise<unknown>;
   /** Ends the jobs of an owner for whom agents may not work any more; schedules too, when the account was deleted. */
   endAllOf(owner: string): Promise<void>;
   /** Ends the running jobs of teams that a person has left. Those that wait end when it is their turn. */
@@ -51,6 +53,8 @@ export interface Jobs {
   /** Called when all turns have ended: stores how their jobs ended. */
   stop(): Promise<void>;
 }
+
+type SessionName = Parameters<SessionCalls['cancel']>[0];
 
 /** Calls a tool through the tools proxy; rejects when that fails. */
 type InvokeTool = (tool: string, action: string, args: Readonly<Record<string, unknown>>) => Promise<unknown>;
@@ -232,7 +236,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   void runner.look();
   void deliveries.look();
 
-  const endJobsOf = (principal: Principal, method: string, name: Parameters<SessionCalls['cancel']>[0]) =>
+  const endJobsOf = (principal: Principal, method: string, name: SessionName) =>
     cancelJobs(
       { store, search, ends, cancelHere: runner.cancel, hasOwnSession: options.orchestrator.hasOwn },
       principal,
@@ -267,6 +271,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
         return isMeant ? options.sessionCalls.close(params, call) : { accepted: true as const };
       },
     },
+    endOf: endJobsOf,
     async endAllOf(owner) {
       runner.cancelWhere((job) => job.owner === owner || job.member === owner);
       if ((await options.ownerOf(owner))?.state === 'gone') await schedules.removeOf(owner);
