@@ -1,6 +1,6 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { DEMO_MODEL, type EchoAnswer, echo, echoDrops, readBehaviour } from '../apis/demo-echo.ts';
+import { demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-echo.ts';
 import type { FindApi, KnownModel } from '../apis/model-api.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
 import { cacheMarkers } from '../dialects/conversation.ts';
@@ -41,7 +41,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
   return async (attempt, work, presence) => {
     const { target } = attempt;
     if (target.apiId === DEMO_API) {
-      if (!target.model.startsWith('echo'))
+      if (!/^(?:echo|agent)\b/.test(target.model))
         throw new AppError('OPERATION_NOT_SUPPORTED', { operation: 'chat completions' });
       const { dropped, open } = openDemoChat({ work, model: target.model, presence, clock });
       refuseDropped(work, dropped);
@@ -149,10 +149,11 @@ interface DemoChat {
 
 type Chunks = readonly ChatChunk[];
 
-/** `demo/echo` in the place of an upstream: no connection, but the same ways to be slow and to fail. */
+/** `demo/echo` or `demo/agent` in the place of an upstream: no connection, but the same ways to be slow and to fail. */
 function openDemoChat({ work, model, presence, clock }: DemoChat) {
   const { delayMs, status, breakAfter } = readBehaviour(model);
-  const answer = echo(work.request);
+  const isAgent = model.startsWith('agent');
+  const answer = isAgent ? playAgent(work.request) : echo(work.request);
   const measured = { usage: answer.usage, estimated: false };
 
   async function open() {
@@ -174,28 +175,31 @@ function openDemoChat({ work, model, presence, clock }: DemoChat) {
   }
 
   const lost = cacheMarkers(work.request).length > 0 ? ['cache_control'] : [];
-  return { dropped: [...echoDrops(work.request), ...lost], open };
+  return { dropped: [...demoDrops(work.request, isAgent), ...lost], open };
 }
 
-function completionOf({ answerId, created }: ChatWork, { pieces, finishReason, usage }: EchoAnswer): ChatCompletion {
+function completionOf({ answerId, created }: ChatWork, answer: EchoAnswer): ChatCompletion {
+  const { model, pieces, call, finishReason, usage } = answer;
+  const called = call && { tool_calls: [{ id: `call-${answerId}`, type: 'function' as const, function: call }] };
+  const message = { role: 'assistant' as const, content: pieces.join(''), ...called };
   return {
     id: answerId,
     object: 'chat.completion',
     created,
-    model: DEMO_MODEL,
-    choices: [{ index: 0, message: { role: 'assistant', content: pieces.join('') }, finish_reason: finishReason }],
+    model,
+    choices: [{ index: 0, message, finish_reason: finishReason }],
     usage,
   };
 }
 
 function streamOf(
   { answerId, created }: ChatWork,
-  { pieces, finishReason, usage }: EchoAnswer,
+  { model, pieces, call, finishReason, usage }: EchoAnswer,
   { delayMs, breakAfter = Number.POSITIVE_INFINITY }: { delayMs: number; breakAfter: number | undefined },
   clock: Clock,
   presence: CallerPresence,
 ): OpenedStream<Chunks> {
-  const head = { id: answerId, object: 'chat.completion.chunk', created, model: DEMO_MODEL } as const;
+  const head = { id: answerId, object: 'chat.completion.chunk', created, model } as const;
   const chunk = (delta: ChunkDelta, reason: string | null): ChatChunk => ({
     ...head,
     choices: [{ index: 0, delta, finish_reason: reason }],
@@ -223,10 +227,16 @@ function streamOf(
     }
   }
 
+  function calling(): Chunks {
+    if (call === undefined) return [];
+    const one = { index: 0, id: `call-${answerId}`, type: 'function' as const, function: call };
+    return [chunk({ tool_calls: [one] }, null)];
+  }
+
   function finish(to: StreamSink<Chunks>): void {
     over = true;
     if (said >= breakAfter) to.fail(upstreamError('the demo model was told to break off'));
-    else to.end([chunk({}, finishReason), { ...head, choices: [], usage }]);
+    else to.end([...calling(), chunk({}, finishReason), { ...head, choices: [], usage }]);
   }
 
   return {

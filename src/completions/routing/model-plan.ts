@@ -69,7 +69,7 @@ export interface ModelPlansOptions {
 }
 
 export const DEMO_API = 'demo';
-const DEMO_NAME = /^echo(?:\?.{0,200})?$/;
+const DEMO_NAME = /^(?:echo|agent)(?:\?.{0,200})?$/;
 const OTHER_DEMOS: readonly string[] = [...DEMO_MEDIA, 'files', 'batches'];
 const DIRECT_TARGET = { weight: 1, priority: 1, requestsPerMinute: 0, tokensPerMinute: 0 };
 const DIRECT_PLAN = {

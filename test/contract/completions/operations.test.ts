@@ -188,3 +188,37 @@ test('demo/echo can be told to be slow, to refuse and to break off', async (t) =
   assert.equal((short.choices as Json[])[0]?.finish_reason, 'length');
   assert.equal((await say('demo/other')).status, 404);
 });
+
+test('demo/agent calls the tool that a prompt asks for, where it is offered, and tells what the tool answered', async (t) => {
+  const { post } = await startCompletions(t);
+  const tools = ['write_file', 'run_command'].map((name) => ({ type: 'function', function: { name, parameters: {} } }));
+  const say = (content: string, rest: object = {}) =>
+    post('/v1/chat/completions', { model: 'demo/agent', messages: [{ role: 'user', content }], tools, ...rest });
+  interface Choice {
+    readonly finish_reason: string;
+    readonly message: { content: string; tool_calls: { id: string; function: { name: string; arguments: string } }[] };
+  }
+  const choice = async (response: Response) => ((await jsonOf(response)).choices as Choice[])[0];
+  const write = await choice(await say('Write notes.txt about long bridges'));
+  assert.equal(write?.finish_reason, 'tool_calls');
+  const [call] = write?.message.tool_calls ?? [];
+  assert.ok(call !== undefined);
+  assert.equal(call.function.name, 'write_file');
+  assert.deepEqual(JSON.parse(call.function.arguments), { path: 'notes.txt', content: 'About long bridges.\n' });
+  const run = await choice(await say('run ls -l'));
+  assert.deepEqual(JSON.parse(run?.message.tool_calls[0]?.function.arguments ?? ''), { command: 'ls', args: ['-l'] });
+  const streamed = await (await say('run ls', { stream: true })).text();
+  assert.match(streamed, /"tool_calls":\[\{"index":0,"id":"[^"]+","type":"function","function":\{"name":"run_command"/);
+  for (const [text, rest] of [
+    ['run ls', { tools: [] }],
+    ['What is a bridge?', {}],
+  ] as const) {
+    assert.equal((await choice(await say(text, rest)))?.message.content, text);
+  }
+  const messages = [
+    { role: 'user', content: 'run ls' },
+    { role: 'assistant', content: null, tool_calls: [call] },
+    { role: 'tool', tool_call_id: call.id, content: 'a.txt' },
+  ];
+  assert.equal((await choice(await say('', { messages })))?.message.content, 'The tool answered: a.txt');
+});
