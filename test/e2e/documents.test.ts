@@ -28,6 +28,7 @@ const EXCEPTIONS: readonly (readonly [part: string, reason: string])[] = [
   ['npm install && npm test', 'this test is a part of it'],
   ['npx node examples/whole-story.ts', 'has a test of its own: whole-story.test.ts'],
   ['trestle run --ask --model demo/agent', 'needs a person at a terminal: readme-day.test.ts types the answers'],
+  ['AGENT_TASKS_MODEL=groq/', 'needs a key of a model API: test/bench/agent-tasks plays the tasks'],
   ['npx --package ./trestle-', 'has a test of its own: tarball.test.ts'],
   ['\nclaude\n', 'needs a terminal program that is not part of Trestle'],
   ['qwen --auth-type openai', 'needs a terminal program that is not part of Trestle'],
