@@ -55,7 +55,8 @@ export function createSetupChoices(database: Database<AccountsSchema>): SetupCho
       );
     },
     async read() {
-      stored = await database.read(all);
+      // Two rows at most: no thread for longer reads has to start for them.
+      stored = await database.readKeyed(all);
       applied = undefined;
     },
   };
