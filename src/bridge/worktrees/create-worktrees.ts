@@ -308,6 +308,8 @@ function branchName(sessionId: string, sessionKey: string): string {
   const plain = sessionId
     .replaceAll(/[^A-Za-z0-9_-]+/g, '-')
     .slice(0, MAX_NAME)
-    .replaceAll(/^-+|-+$/g, '');
+    .split('-')
+    .filter((part) => part !== '')
+    .join('-');
   return plain === '' ? sessionKey : plain;
 }
