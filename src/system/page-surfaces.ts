@@ -307,7 +307,8 @@ const WELCOME =
 
 /** `/`, `/docs` and `/openapi.json`: the API, described from the very tables that serve it. */
 export function createApiSurface({ names, consolePath, methods: rows, surfaces }: ApiSurfaceOptions): HttpSurface {
-  const links = consolePath === undefined ? [] : [{ href: consolePath, label: 'Open the console', text: WELCOME }];
+  const links =
+    consolePath === undefined ? [] : [{ href: consolePath, name: 'Console', label: 'Open the console', text: WELCOME }];
   const { page, assets } = createApiPage<unknown>({ guard: anyone, links, release: PROGRAM_VERSION });
   let description: string | undefined;
   const openApi: Route = {

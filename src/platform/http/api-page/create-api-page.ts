@@ -2,13 +2,22 @@ import { readFile } from 'node:fs/promises';
 import { pagePolicy, type StoredText, sendPage, sendText, storedText } from '../page.ts';
 import type { Guard, Route } from '../surface.ts';
 
+interface PageLink {
+  readonly href: string;
+  /** In the header, always. */
+  readonly name: string;
+  /** On the card of those who have chosen nothing yet, after `text`. */
+  readonly label: string;
+  readonly text: string;
+}
+
 interface ApiPageInput<Caller> {
   readonly guard: Guard<Caller>;
   /** Where the page is served; its scripts and styles lie below. */
   readonly path?: string;
   readonly openApiPath?: string;
   /** Other pages of this server, offered to those who come here first. All are texts of the program. */
-  readonly links?: readonly { readonly href: string; readonly label: string; readonly text: string }[];
+  readonly links?: readonly PageLink[];
   /** The release of the program, shown before the version of the contract. */
   readonly release?: string;
 }
@@ -75,7 +84,7 @@ function pageHtml({ assetsPath, openApiPath, links, release }: PageAddresses): s
   const cards = links.map(({ href, label, text }) => `<p>${text} <a class="open" href="${href}">${label}</a></p>\n`);
   const welcome =
     links.length === 0 ? '' : `<aside id="welcome" aria-label="Where to begin">\n${cards.join('')}</aside>\n`;
-  const others = links.map(({ href, label }) => `<a href="${href}">${label}</a>\n`).join('');
+  const others = links.map(({ href, name }) => `<a href="${href}">${name}</a>\n`).join('');
   return `<!doctype html>
 <html lang="en">
 <head>
