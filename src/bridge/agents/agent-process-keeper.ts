@@ -1,5 +1,5 @@
 import type { ProcessExit, RunningProcess } from '../../platform/child-process/start-process.ts';
-import { withinTime } from '../../platform/clock/clock.ts';
+import { pause, unlessAborted, withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
@@ -44,6 +44,8 @@ export interface ProcessKeeper {
   proved(): void;
   /** Whether nothing would be lost by forgetting this keeper. */
   isUnused(): boolean;
+  /** Ends the process by force, also one that is just starting. The next turn starts another one. */
+  end(why: string): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -119,7 +121,8 @@ const FREE_FAILURES: Readonly<Record<FailureCause, number>> = { start: 0, turn: 
 export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeeper {
   const { id, label, program, launch, limits, limit, clock, hide } = options;
   const logger = options.logger.child({ agent: id });
-  const stopped = Promise.withResolvers<undefined>();
+  /** Gives up the start that is under way; its reason is the text of the failure. */
+  let halting = new AbortController();
   let current: KeptProcess | undefined;
   /** The current one, and those that are ending. */
   const living = new Set<KeptProcess>();
@@ -138,21 +141,24 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
 
   async function start(): Promise<KeptProcess | StartFailure> {
     const pauseMs = pauseUntil - clock.monotonic();
-    if (pauseMs > 0) await withinTime(clock, pauseMs, stopped.promise, () => undefined);
-    if (isStopped) return { kind: 'not-started', code: 'AGENT_EXITED', error: 'the bridge is stopping' };
+    const { signal } = halting;
+    if (pauseMs > 0) await pause(clock, pauseMs, signal);
+    if (signal.aborted) return { kind: 'not-started', code: 'AGENT_EXITED', error: String(signal.reason) };
     if (!(await limit.enter())) {
       return failed('AGENT_FAILED', 'all agent processes are in use; try again later, or raise agents.max_processes');
     }
-    const outcome = await startOnce();
-    if (outcome.kind === 'not-started') {
-      limit.leave();
-      noteFailure('start', outcome.error);
-    } else failures.start = 0;
-    if (!isStopped) options.onStart(outcome.kind === 'not-started' ? outcome.error : undefined);
+    const outcome = await startOnce(signal);
+    const failure = outcome.kind === 'not-started' ? outcome.error : undefined;
+    if (failure === undefined) failures.start = 0;
+    else limit.leave();
+    // A start that was given up says nothing about the program.
+    if (signal.aborted) return outcome;
+    if (failure !== undefined) noteFailure('start', failure);
+    options.onStart(failure);
     return outcome;
   }
 
-  async function startOnce(): Promise<KeptProcess | StartFailure> {
+  async function startOnce(signal: AbortSignal): Promise<KeptProcess | StartFailure> {
     let process: RunningProcess | undefined;
     try {
       process = await launch(program, { ...options.user, agent: id, folder: options.folder });
@@ -167,14 +173,14 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       const late = () => {
         throw new AppError('CALL_TIMEOUT', { timeoutMs: limits.startMs });
       };
-      const first = await withinTime(clock, limits.startMs, Promise.race([ready, exited, stopped.promise]), late);
-      if (first === undefined) throw new Error('the bridge is stopping');
+      const first = await withinTime(clock, limits.startMs, unlessAborted(Promise.race([ready, exited]), signal), late);
+      if (first === undefined) throw new Error(String(signal.reason));
       if ('exit' in first) return failed('AGENT_EXITED', exitText(first.exit));
       logger.info({ pid: process.pid }, 'agent started');
       return keep(process, first);
     } catch (error) {
       // The connection breaks a moment before the exit is known.
-      const gone = isStopped ? undefined : await withinTime(clock, limits.killMs, exited, () => undefined);
+      const gone = signal.aborted ? undefined : await withinTime(clock, limits.killMs, exited, () => undefined);
       if (gone !== undefined) return failed('AGENT_EXITED', exitText(gone.exit));
       const isLate = error instanceof AppError && error.code === 'CALL_TIMEOUT';
       const tail = process.stderrTail();
@@ -281,6 +287,15 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     return hide(`${label} ${how}${said(stderrTail)}`);
   }
 
+  /** Gives up the start under way, and ends every process. */
+  async function endAll(why: string): Promise<void> {
+    const killAll = () => Promise.all([...living].map((process) => process.kill(why)));
+    halting.abort(why);
+    await Promise.all([starting, killAll()]);
+    // One that became ready at the same moment.
+    await killAll();
+  }
+
   return {
     async acquire() {
       if (current !== undefined) return current;
@@ -297,15 +312,40 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     },
     isUnused: () =>
       living.size === 0 && starting === undefined && clock.monotonic() >= pauseUntil + limits.longestPauseMs,
+    async end(why) {
+      const ending = endAll(why);
+      if (!isStopped) halting = new AbortController();
+      await ending;
+    },
     async stop() {
       isStopped = true;
-      stopped.resolve(undefined);
-      await starting;
-      await Promise.all([...living].map((process) => process.kill('the bridge is stopping')));
+      await endAll('the bridge is stopping');
     },
   };
 }
 
 function said(tail: string): string {
   return tail === '' ? '' : `: ${tail}`;
+}
+
+type Outcome<Value> =
+  | { readonly kind: 'done'; readonly value: Value }
+  | { readonly kind: 'broken'; readonly error: unknown }
+  | { readonly kind: 'exited'; readonly error: string };
+
+/** The first of: what was asked for, its failure, and the end of the process. A failure may be due to that end. */
+export async function firstOf<Value>(process: KeptProcess, work: Promise<Value>): Promise<Outcome<Value>> {
+  const { promise, resolve } = Promise.withResolvers<Outcome<Value>>();
+  const forget = process.whenEnded((error) => resolve({ kind: 'exited', error }));
+  work.then(
+    (value) => resolve({ kind: 'done', value }),
+    (error: unknown) => {
+      if (!process.isBroken()) resolve({ kind: 'broken', error });
+    },
+  );
+  try {
+    return await promise;
+  } finally {
+    forget();
+  }
 }

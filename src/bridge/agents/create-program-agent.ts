@@ -1,6 +1,6 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import { onAbort, unlessAborted, withinTime } from '../../platform/clock/clock.ts';
-import { payerName } from '../../platform/identity/owner.ts';
+import { type Payer, payerName } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { MAIN } from '../principal.ts';
 import { promptWithSkills } from '../routing/resolve-route.ts';
@@ -11,6 +11,7 @@ import type { AgentProgram } from './agent-models.ts';
 import type { ProgramProbe } from './agent-probe.ts';
 import {
   createProcessKeeper,
+  firstOf,
   type KeptProcess,
   type ProcessKeeper,
   type ProcessLimit,
@@ -47,9 +48,8 @@ export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   isFenced(owner: string): boolean;
 }
 
-interface KeptOf {
+interface KeptOf extends Payer {
   readonly keeper: ProcessKeeper;
-  readonly owner: string;
   readonly folder: string;
 }
 
@@ -96,7 +96,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     }
     const keeper = createProcessKeeper({ ...options, user, folder, hide, onStart: noteStart });
     if (isStopped) void keeper.stop();
-    keepers.set(name, { keeper, owner, folder });
+    keepers.set(name, { keeper, owner, member, folder });
     return keeper;
   }
 
@@ -334,33 +334,14 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       if (rest !== undefined) left(hide(rest));
       await process.endIfUnused();
     },
+    endWhere(isMeant) {
+      for (const kept of keepers.values()) if (isMeant(kept)) void kept.keeper.end('its owner may not work any more');
+    },
     async stop() {
       isStopped = true;
       await Promise.all([...keepers.values()].map(({ keeper }) => keeper.stop()));
     },
   };
-}
-
-type Outcome<Value> =
-  | { readonly kind: 'done'; readonly value: Value }
-  | { readonly kind: 'broken'; readonly error: unknown }
-  | { readonly kind: 'exited'; readonly error: string };
-
-/** The first of: what was asked for, its failure, and the end of the process. A failure may be due to that end. */
-async function firstOf<Value>(process: KeptProcess, work: Promise<Value>): Promise<Outcome<Value>> {
-  const { promise, resolve } = Promise.withResolvers<Outcome<Value>>();
-  const forget = process.whenEnded((error) => resolve({ kind: 'exited', error }));
-  work.then(
-    (value) => resolve({ kind: 'done', value }),
-    (error: unknown) => {
-      if (!process.isBroken()) resolve({ kind: 'broken', error });
-    },
-  );
-  try {
-    return await promise;
-  } finally {
-    forget();
-  }
 }
 
 /** The file where a program in the sandbox finds it. */

@@ -29,7 +29,8 @@ const MAX_OF_ALL = 256;
 const MAX_KEPT_BYTES = 32 * 1024;
 /** A command that prints without end would keep the bridge busy. */
 const MAX_PRINTED_BYTES = 64 * 1024 * 1024;
-const GRACE_MS = 1_000;
+/** Within the second in which everything of a paused person ends. */
+const GRACE_MS = 500;
 const LOOK_MS = 30_000;
 
 interface Conversation {

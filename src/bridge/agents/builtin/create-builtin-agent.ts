@@ -217,7 +217,10 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
       return { why: 'the built-in agent does not have the conversation, or not that turn of it' };
     },
     close: forget,
-    endWhere: running.endWhere,
+    endWhere(isMeant) {
+      running.endWhere(isMeant);
+      options.mcp?.endWhere(isMeant);
+    },
     async stop() {
       stopped.abort();
       await Promise.all([running.stop(), options.mcp?.stop(), ...late]);

@@ -33,6 +33,8 @@ export interface FoundTools {
 export interface McpTools {
   /** The tools for a turn of an owner in a folder; `own` are the servers of its session. Servers are started on first use. */
   find(payer: Payer, folder: string, own?: readonly SessionMcpServer[]): Promise<FoundTools>;
+  /** Ends the servers that run for those who may not work any more. */
+  endWhere(isMeant: (payer: Payer) => boolean): void;
   stop(): Promise<void>;
 }
 
@@ -68,11 +70,13 @@ const AnyInput = Type.Object({});
 interface Place {
   readonly name: string;
   readonly key: string;
-  readonly isForAll: boolean;
+  /** For whom it runs. Undefined: for all. */
+  readonly payer: Payer | undefined;
   connect(): Promise<Transport>;
 }
 
 interface Kept {
+  readonly payer: Payer | undefined;
   readonly made: Promise<McpConnection>;
   users: number;
   stopTimer: (() => void) | undefined;
@@ -96,7 +100,7 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
     const isForAll = server.trusted || !options.isFenced(owner);
     const work = isForAll ? undefined : { owner, member, agent: `mcp-${name}`, folder };
     const key = JSON.stringify(isForAll ? [name] : [name, payerName(payer), folder]);
-    return { name, key, isForAll, connect: () => start(server, work) };
+    return { name, key, payer: isForAll ? undefined : payer, connect: () => start(server, work) };
   }
 
   /** A server of a session never serves another owner or folder, nor one that was described in another way. */
@@ -108,7 +112,7 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
     return {
       name: server.name,
       key,
-      isForAll: false,
+      payer,
       connect() {
         if (connections.size > MAX_OWN_SERVERS) throw new Error('too many servers run');
         if (server.type === 'sse') throw new Error('servers of type sse are not supported');
@@ -128,7 +132,7 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
     const known = connections.get(place.key);
     if (known !== undefined) return known;
     const forget = () => void connections.delete(place.key);
-    const fresh: Kept = { made: open(place), users: 0, stopTimer: undefined };
+    const fresh: Kept = { payer: place.payer, made: open(place), users: 0, stopTimer: undefined };
     connections.set(place.key, fresh);
     fresh.made.then(({ closed }) => closed.then(forget), forget);
     return fresh;
@@ -141,10 +145,14 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
     one.users += 1;
     return () => {
       one.users -= 1;
-      if (one.users > 0 || place.isForAll) return;
-      const end = () => void one.made.then(({ close }) => close()).catch(() => undefined);
-      one.stopTimer = clock.after(IDLE_MS, end);
+      if (one.users > 0 || place.payer === undefined) return;
+      one.stopTimer = clock.after(IDLE_MS, () => end(one));
     };
+  }
+
+  function end({ made, stopTimer }: Kept): void {
+    stopTimer?.();
+    void made.then(({ close }) => close()).catch(() => undefined);
   }
 
   async function toolsOf(place: Place): Promise<readonly Tool[] | string> {
@@ -180,6 +188,9 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
           for (const release of releases) release();
         },
       };
+    },
+    endWhere(isMeant) {
+      for (const one of connections.values()) if (one.payer !== undefined && isMeant(one.payer)) end(one);
     },
     async stop() {
       isStopped = true;
@@ -243,7 +254,8 @@ interface McpConnectionOptions {
 }
 
 const MAX_TOOLS = 128;
-const GRACE_MS = 1_000;
+/** Within the second in which everything of a paused person ends. */
+const GRACE_MS = 500;
 
 async function connectMcpServer(transport: Transport, options: McpConnectionOptions): Promise<McpConnection> {
   const { version, connectMs, callMs } = options;

@@ -207,6 +207,42 @@ test('a process that nobody used for long is ended; one whose conversations woul
   }
 });
 
+test('a pause ends the processes of its person within a second, and of nobody else', async (t) => {
+  const agent = await startScripted(t, { flags: ['--stubborn'] });
+  const turn = agent.run({ prompt: 'child', folder: agent.work, owner: 'user:usr_ann' });
+  await turn.until(isText);
+  const idle = agent.run({ prompt: 'say x', folder: agent.work, owner: 'team:team_a' });
+  await idle.end;
+  assert.equal(agent.living(), 3);
+  const before = performance.now();
+  agent.provider.endWhere?.(({ owner }) => owner === 'user:usr_ann');
+  // As the bridge does: what ends the processes also cancels the turns.
+  await agent.provider.cancel(turn.turnId);
+  assert.deepEqual(await turn.end, { kind: 'cancelled', output: turn.text() });
+  await until('the processes of Ann to be gone', () => agent.living() === 1);
+  assert.ok(performance.now() - before < timeLimit(1000), `${performance.now() - before} ms`);
+  agent.provider.endWhere?.(({ owner }) => owner === 'team:team_a');
+  await gone(agent);
+  const after = await agent.run({ prompt: 'say back', folder: agent.work, owner: 'user:usr_ann' }).end;
+  assert.equal(after.kind === 'completed' && after.output, 'back', 'a person who is resumed works again');
+});
+
+test('a pause ends a process that is just starting, which does not count as a failure of the agent', async (t) => {
+  const agent = await startScripted(t, { flags: ['--hang', 'initialize'] });
+  // From the second failed start in a row on, an agent counts as broken.
+  for (const starts of [1, 2]) {
+    const turn = agent.run({ prompt: 'say x', folder: agent.work, owner: 'user:usr_ann' });
+    await until('the agent to start', () => agent.started.length === starts);
+    const before = performance.now();
+    agent.provider.endWhere?.(() => true);
+    const end = await turn.end;
+    assert.ok(performance.now() - before < timeLimit(1000));
+    assert.match(end.kind === 'failed' ? end.error : '', /its owner may not work any more/);
+    assert.equal(agent.living(), 0);
+  }
+  assert.equal((await agent.provider.probe(new AbortController().signal)).status, 'not_installed');
+});
+
 test('stopping ends every process, also one that is just starting', async (t) => {
   const agent = await startScripted(t, { flags: ['--hang', 'initialize'] });
   const turn = agent.run({ prompt: 'say x', folder: agent.work });

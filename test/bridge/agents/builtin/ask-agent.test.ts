@@ -81,6 +81,7 @@ test('ask itself twice at the same time, count all that was used, and leave no c
         async find() {
           return { tools: [bothRun], problems: [], release: () => undefined };
         },
+        endWhere: () => undefined,
         stop: async () => undefined,
       },
     },

@@ -110,6 +110,21 @@ test('the program of a session starts in its folder with its variables, and serv
   for (const { pid } of [first, person, other]) await until('the program to be gone', () => !isAlive(pid));
 });
 
+test('a pause ends the programs that run for a person, and none that run for others', async (t) => {
+  const { folder, tools } = await prepare(t);
+  const pidFor = async (owner: string) => {
+    const found = await tools.find({ owner }, folder, [program('own', 'one')]);
+    const { pid } = await tell(found, 'own__tell');
+    found.release();
+    return pid;
+  };
+  const [ada, bob] = [await pidFor('user:ada'), await pidFor('user:bob')];
+  tools.endWhere(({ owner }) => owner === 'user:ada');
+  await until('the program of Ada to be gone', () => !isAlive(ada));
+  assert.equal(await pidFor('user:bob'), bob);
+  assert.notEqual(await pidFor('user:ada'), ada, 'after the pause another one is started');
+});
+
 test('a server that does not start is named, and the others can be used', async (t) => {
   const { folder, tools } = await prepare(t);
   const broken: SessionMcpServer = { ...program('broken', 'my-secret-key'), command: '/nowhere/at-all' } as never;

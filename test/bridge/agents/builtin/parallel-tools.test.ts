@@ -26,7 +26,7 @@ function notedTools(work: (name: string) => Promise<unknown>) {
       },
     });
   const found = { tools: [make('look', false), make('change', true)], problems: [], release: () => undefined };
-  const mcp: McpTools = { find: async () => found, stop: async () => undefined };
+  const mcp: McpTools = { find: async () => found, endWhere: () => undefined, stop: async () => undefined };
   return { mcp, notes };
 }
 
