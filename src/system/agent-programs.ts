@@ -1,5 +1,10 @@
-import { createAgentInstaller, packageOf } from '../bridge/agents/agent-installer.ts';
-import { agentPackages, installedAgents, removeAgent } from '../bridge/agents/agent-packages.ts';
+import {
+  agentPackages,
+  createAgentInstaller,
+  installedAgents,
+  packageOf,
+  removeAgent,
+} from '../bridge/agents/agent-packages.ts';
 import type { AgentEntry } from '../bridge/contract/surface.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { agentFinding, agentFindings } from './doctor/diagnose.ts';

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  createUpdateReader,
   findModel,
   findReadOnlyMode,
   readChoice,
   readPermissionOptions,
-} from '../../src/bridge/agents/acp/acp-choices.ts';
-import { createUpdateReader, readUsage } from '../../src/bridge/agents/acp/acp-messages.ts';
+  readUsage,
+} from '../../src/bridge/agents/acp/acp-messages.ts';
 import type { AgentEvent } from '../../src/bridge/agents/agent-provider.ts';
 import { asObject } from '../../src/bridge/agents/agent-text.ts';
 import { toChunk } from '../../src/bridge/agents/builtin/complete-over-http.ts';

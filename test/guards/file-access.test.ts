@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rename, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { toolTable } from '../../src/bridge/agents/builtin/create-builtin-agent.ts';
-import { describeSkills, readRules } from '../../src/bridge/agents/builtin/folder-instructions.ts';
+import { describeSkills, readRules } from '../../src/bridge/agents/builtin/system-prompt.ts';
 import { createConfinement } from '../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createArtifactLinks } from '../../src/bridge/artifacts/artifact-links.ts';
 import { createArtifacts } from '../../src/bridge/artifacts/create-artifacts.ts';
@@ -267,17 +267,17 @@ test('DB-1: while a folder is swapped for a link to the data directory all the t
 const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-fence.ts':
     'makes homes inside the data directory, and hands folders that were checked to the sandbox; its attacks are test/e2e/sandbox.test.ts',
-  'agents/agent-installer.ts': 'keeps a lock for each agent of a table inside the data directory',
   'agents/agent-launcher.ts': 'makes the folder that programs are started in, inside the data directory',
   'agents/agent-models.ts': 'looks whether files of a table are in the home of the operator, and opens none',
-  'agents/agent-packages.ts': 'installs, finds and removes programs inside the data directory, by the names of a table',
+  'agents/agent-packages.ts':
+    'installs, finds and removes programs inside the data directory, by the names of a table, with a lock for each',
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
   'agents/builtin/prompt-images.ts': ['read_file'],
   'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
-  'agents/builtin/folder-instructions.ts': ['skills', 'rules'],
+  'agents/builtin/system-prompt.ts': ['skills', 'rules'],
   'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],
   'agents/builtin/tools/file-tools.ts': ['read_file', 'write_file', 'write_file, a new file', 'edit_file'],
-  'agents/builtin/tools/ripgrep.ts':
+  'agents/builtin/tools/text-search.ts':
     'names files, which search_files opens by confinement; test/bridge/agents/builtin/ripgrep.test.ts',
   'agents/builtin/tools/run-command.ts': ['run_command', 'start_command'],
   'agents/builtin/tools/walk-folder.ts': ['list_files', 'find_files', 'search_files'],

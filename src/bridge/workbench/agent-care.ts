@@ -3,7 +3,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { may, type Principal } from '../../platform/identity/principal.ts';
 import type { RawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AgentInstaller } from '../agents/agent-installer.ts';
+import type { AgentInstaller } from '../agents/agent-packages.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { ProbeBoard } from '../agents/probe-board.ts';
 import { NO_RESUME } from '../bridge-client.ts';

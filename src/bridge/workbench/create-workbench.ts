@@ -1,7 +1,7 @@
 import type { Database } from '../../platform/database/database.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { CatalogAgent } from '../agents/agent-catalog.ts';
-import type { AgentInstaller } from '../agents/agent-installer.ts';
+import type { AgentInstaller } from '../agents/agent-packages.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Confine } from '../agents/builtin/tools/confinement.ts';
 import type { ProbeBoard } from '../agents/probe-board.ts';

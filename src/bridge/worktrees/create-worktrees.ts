@@ -7,9 +7,8 @@ import type { Git } from '../checkpoints/run-git.ts';
 import type { MergeResult } from '../contract/files.ts';
 import { createSessionOrder, type LiveSession, type LiveTurn } from '../sessions/live-session.ts';
 import type { OwnerRoots, WorkingDirectories } from '../sessions/working-directory.ts';
-import { refused as mergeRefused, mergeWorktree } from './merge-worktree.ts';
 import { openRepository, refused } from './repository.ts';
-import { fillWorktree, findBase, makeWorkshop, requireClean } from './worktree-files.ts';
+import { fillWorktree, findBase, makeWorkshop, mergeRefused, mergeWorktree, requireClean } from './worktree-files.ts';
 
 /** Folders of their own for sessions, made of a repository: what is done there reaches the repository by a merge and in no other way. */
 export interface Worktrees {

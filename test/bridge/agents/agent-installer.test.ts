@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { createAgentInstaller, packageOf } from '../../../src/bridge/agents/agent-installer.ts';
+import { createAgentInstaller, packageOf } from '../../../src/bridge/agents/agent-packages.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { until } from '../../kit/until.ts';
 

@@ -10,14 +10,18 @@ import type { PromptPart } from '../prompt-content.ts';
 import { formQuestion, readForm } from '../question-form.ts';
 import {
   acpQuirks,
+  createAcpStream,
+  createUpdateReader,
   findModel,
   findReadOnlyMode,
   readChoice,
+  readCommands,
   readLoginMethods,
   readPermissionOptions,
+  readUsage,
   type SessionChoice,
-} from './acp-choices.ts';
-import { createAcpStream, createUpdateReader, readCommands, readUsage, type UpdateReader } from './acp-messages.ts';
+  type UpdateReader,
+} from './acp-messages.ts';
 
 export interface AcpAgentOptions {
   readonly process: RunningProcess;

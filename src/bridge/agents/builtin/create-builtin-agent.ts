@@ -13,16 +13,14 @@ import { createBackgroundCommands } from './background-commands.ts';
 import { type StoredMessage, withSummary } from './compaction.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
 import { repairConversation } from './conversation.ts';
-import { describeSkills, readRules } from './folder-instructions.ts';
 import type { McpTools } from './mcp-tools.ts';
 import { promptMessage } from './prompt-images.ts';
 import { runTurn } from './run-turn.ts';
-import type { FolderInstructions } from './system-prompt.ts';
-import { readCommandTool, startCommandTool, stopCommandTool } from './tools/background-tools.ts';
+import { describeSkills, type FolderInstructions, readRules } from './system-prompt.ts';
 import type { Confine } from './tools/confinement.ts';
 import { fetchUrlTool } from './tools/fetch-url.ts';
 import { editFileTool, readFileTool, writeFileTool } from './tools/file-tools.ts';
-import { runCommandTool } from './tools/run-command.ts';
+import { readCommandTool, runCommandTool, startCommandTool, stopCommandTool } from './tools/run-command.ts';
 import { findFilesTool, listFilesTool, searchFilesTool } from './tools/search-tools.ts';
 import {
   type BackgroundCommand,

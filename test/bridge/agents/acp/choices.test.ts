@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
+  createUpdateReader,
   findModel,
   findReadOnlyMode,
   readChoice,
   readPermissionOptions,
-} from '../../../../src/bridge/agents/acp/acp-choices.ts';
-import { createUpdateReader, readUsage } from '../../../../src/bridge/agents/acp/acp-messages.ts';
+  readUsage,
+} from '../../../../src/bridge/agents/acp/acp-messages.ts';
 import { saysUnknownConversation } from '../../../../src/bridge/agents/agent-text.ts';
 import { choosePermission } from '../../../../src/bridge/agents/supervise-turn.ts';
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdir, stat, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { filesByRipgrep } from '../../../../src/bridge/agents/builtin/tools/ripgrep.ts';
 import { searchFilesTool } from '../../../../src/bridge/agents/builtin/tools/search-tools.ts';
+import { filesByRipgrep } from '../../../../src/bridge/agents/builtin/tools/text-search.ts';
 import { confine, toolContext, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
 import { findRipgrep } from '../../../kit/ripgrep.ts';
 

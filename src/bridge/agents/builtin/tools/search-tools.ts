@@ -2,8 +2,7 @@ import { Type } from 'typebox';
 import { type ConfinedFolder, locate, openEntry, openFolder, refuse } from './confinement.ts';
 import { isBinary, readLines } from './file-tools.ts';
 import { type PathPattern, readGlob } from './glob-patterns.ts';
-import { createLineMatcher, type LineMatcher } from './match-lines.ts';
-import { filesByRipgrep } from './ripgrep.ts';
+import { createLineMatcher, filesByRipgrep, type LineMatcher } from './text-search.ts';
 import { defineTool, type ToolContext } from './tool.ts';
 import { unreadable, walkFolder } from './walk-folder.ts';
 
