@@ -34,7 +34,7 @@ export const NO_RESUME: ResumeRequest = { afterSeq: undefined, idempotencyKey: '
 export function channelSink(
   channel: MessageChannel,
   isGone: () => boolean,
-  sends: Pick<NotificationSink, 'update' | 'stored'>,
+  sends: Pick<NotificationSink, 'update' | 'stored' | 'takesQuestions'>,
 ): NotificationSink {
   return {
     ...sends,

@@ -54,6 +54,8 @@ export function createRpcOverSocket(options: RpcOverSocketOptions): RpcOverSocke
       let isGone = false;
       const sink = channelSink(channel, () => isGone, {
         update: (params) => peer.notify('session.update', params),
+        // A node that passes them on to its second surface.
+        takesQuestions: head.query.get('questions') === 'true',
       });
       const peer = createPeer<BridgeClient>({
         channel,

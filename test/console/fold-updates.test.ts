@@ -20,9 +20,10 @@ test('text that follows upon text is one item, a tool call is one item however o
     update(7, { ...call, status: 'completed', output: 'ok', exitCode: 0 }),
     update(8, { kind: 'plan', entries: [{ content: 'do', status: 'pending', priority: 'low' }] }),
     update(9, { kind: 'usage', inputTokens: 3 }),
-    update(10, { kind: 'permission', state: 'denied', title: 'rm -rf' }),
-    update(11, { kind: 'a_kind_of_the_future', message: '' }),
-    update(12, { kind: 'completed', message: 'done' }),
+    update(10, { kind: 'permission', state: 'open', title: 'rm -rf', permissionId: 'perm_1' }),
+    update(11, { kind: 'permission', state: 'denied', title: 'rm -rf' }),
+    update(12, { kind: 'a_kind_of_the_future', message: '' }),
+    update(13, { kind: 'completed', message: 'done' }),
   ]);
   assert.deepEqual(
     items.map(({ kind }) => kind),
@@ -35,7 +36,7 @@ test('text that follows upon text is one item, a tool call is one item however o
     'ok',
     { command: 'npm test' },
   ]);
-  assert.deepEqual([plan.length, usage?.inputTokens, lastSeq], [1, 3, 12]);
+  assert.deepEqual([plan.length, usage?.inputTokens, lastSeq], [1, 3, 13]);
 });
 
 test('steps of a run that write at the same time do not end up in one text', () => {

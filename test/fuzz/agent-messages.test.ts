@@ -32,6 +32,7 @@ function assertEvent(event: AgentEvent | undefined): void {
     }
   } else if (event.kind === 'permission') texts.push(event.title, event.decision);
   else if (event.kind === 'stage') texts.push(event.message);
+  else if (event.kind === 'question') texts.push(event.title, event.permissionId);
   else if (event.kind === 'mode') texts.push(event.modeId);
   else if (event.kind === 'plan') texts.push(...event.entries.flatMap((entry) => Object.values(entry)));
   else if (event.kind === 'commands') texts.push(...event.commands.flatMap((command) => Object.values(command)));

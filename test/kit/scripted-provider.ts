@@ -1,17 +1,11 @@
-import type {
-  AgentEvent,
-  AgentProvider,
-  AgentTurn,
-  SupervisedTurn,
-  TurnEnd,
-} from '../../src/bridge/agents/agent-provider.ts';
+import type { AgentEvent, AgentProvider, SupervisedTurn, TurnEnd } from '../../src/bridge/agents/agent-provider.ts';
 import type { ProbeResult } from '../../src/bridge/agents/probe-board.ts';
 import { joinSignals } from '../../src/platform/clock/clock.ts';
 
 /** What an agent of the tests does in a turn. `signal` aborts when the turn is cancelled. */
 export type TurnScript = (turn: ScriptedTurn) => Promise<TurnEnd>;
 
-export interface ScriptedTurn extends AgentTurn {
+export interface ScriptedTurn extends SupervisedTurn {
   readonly reference: string;
   /** How often the conversation was used before. */
   readonly count: number;

@@ -5,6 +5,7 @@ import type {
   CommandsEvent,
   ModeEvent,
   PlanEvent,
+  QuestionEvent,
   QuestionForm,
   QuestionValues,
   StatusEvent,
@@ -240,9 +241,16 @@ export interface PermissionReply {
   readonly values?: QuestionValues;
   /** Why, in the words of the person. Absent: no reason was given. */
   readonly reason?: string;
+  /** The request that people were asked with. Absent: a rule or an editor decided. */
+  readonly permissionId?: string;
 }
 
-export type AskPermission = (question: PermissionQuestion, signal: AbortSignal) => Promise<PermissionReply>;
+/** `asked` is called when people can answer: the request is stored. */
+export type AskPermission = (
+  question: PermissionQuestion,
+  signal: AbortSignal,
+  asked?: (request: Omit<QuestionEvent, 'kind'>) => void,
+) => Promise<PermissionReply>;
 
 export interface StepMark {
   readonly stepIndex: number;
@@ -263,6 +271,8 @@ export type AgentEvent =
   | CommandsEvent
   | StatusEvent
   | SteerEvent
+  /** A question that waits for an answer: for the second surface alone. */
+  | QuestionEvent
   /** Where a multi-agent run stands: a status event of its own, with members of its own. */
   | {
       readonly kind: 'stage';
@@ -277,6 +287,7 @@ export type AgentEvent =
       readonly decision: PermissionDecision;
       readonly toolCallId?: string;
       readonly reason?: string;
+      readonly permissionId?: string;
     };
 
 /** How a request for permission ended, and how a question did. */

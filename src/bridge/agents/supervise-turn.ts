@@ -4,6 +4,7 @@ import type {
   AgentEvent,
   AgentProvider,
   AgentTurn,
+  AskPermission,
   PermissionOption,
   PermissionPolicy,
   Permit,
@@ -96,13 +97,18 @@ export async function superviseTurn({ provider, turn, signal, clock, keep }: Sup
       const policy = turn.isReadOnly === true ? 'deny' : setting;
       const isForm = 'form' in question;
       const isAsked = policy === 'allow' && !(isForm && question.form === undefined) && turn.ask !== undefined;
-      const reply = isAsked ? await turn.ask?.(question, asking) : undefined;
+      const asked: Parameters<AskPermission>[2] = (request) => void report({ kind: 'question', ...request });
+      const reply = isAsked ? await turn.ask?.(question, asking, asked) : undefined;
       const choice =
         reply === undefined ? choosePermission(policy, options) : chosenPermission(reply.optionId, options);
       const answer = reply?.values === undefined ? 'declined' : 'answered';
       const permit: Permit = { ...reply, ...choice, ...(isForm && { decision: answer }), isAsked };
-      const { decision, reason } = permit;
-      const named = { ...(toolCallId !== '' && { toolCallId }), ...(reason !== undefined && { reason }) };
+      const { decision, reason, permissionId } = permit;
+      const named = {
+        ...(toolCallId !== '' && { toolCallId }),
+        ...(reason !== undefined && { reason }),
+        ...(permissionId !== undefined && { permissionId }),
+      };
       void report({ kind: 'permission', title, decision, ...named });
       return permit;
     },

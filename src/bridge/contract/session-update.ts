@@ -88,6 +88,7 @@ export const StructuredEvent = Type.Union([
     ),
     toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is about.' })),
     reason: Type.Optional(Type.String({ description: 'Why a person decided so.' })),
+    permissionId: Type.Optional(Type.String({ description: 'The request that a person was asked with.' })),
     plan: Type.Optional(Type.Array(PlanEntry, { description: 'The whole plan; `text` is the same for people.' })),
     usage: Type.Optional(Type.Object(usageMembers, { description: 'With an empty `text`, at most once a second.' })),
     modeId: Type.Optional(Type.String({ description: 'The mode of the agent from now on; `text` is empty.' })),
@@ -241,3 +242,22 @@ export type QuestionField = Static<typeof QuestionField>;
 export type QuestionForm = Static<typeof QuestionForm>;
 export type QuestionValue = Static<typeof QuestionValue>;
 export type QuestionValues = Static<typeof QuestionValues>;
+
+export const PermissionOption = Type.Object({
+  optionId: Type.String(),
+  name: Type.String(),
+  kind: Type.String({ description: 'allow_once, allow_always, reject_once or reject_always.' }),
+});
+
+/** A request for permission, or a question, that waits for an answer. It is not sent on the first surface. */
+export const QuestionEvent = Type.Object({
+  kind: Type.Literal('question'),
+  permissionId: Type.String(),
+  title: Type.String(),
+  toolKind: Type.String(),
+  toolCallId: Type.Optional(Type.String()),
+  options: Type.Array(PermissionOption),
+  form: Type.Optional(QuestionForm),
+  expiresAt: Type.Integer(),
+});
+export type QuestionEvent = Fixed<Static<typeof QuestionEvent>>;

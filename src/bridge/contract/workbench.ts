@@ -4,7 +4,9 @@ import {
   CommandsEvent,
   FileChange,
   ModeEvent,
+  PermissionOption,
   PlanEvent,
+  QuestionEvent,
   QuestionForm,
   QuestionValues,
   SteerEvent,
@@ -38,12 +40,6 @@ const nextCursor = Type.Union([Type.String(), Type.Null()], {
 const owner = Type.Optional(
   Type.String({ maxLength: 600, description: 'Work of this owner only, for callers that see the work of all.' }),
 );
-
-export const PermissionOption = Type.Object({
-  optionId: Type.String(),
-  name: Type.String(),
-  kind: Type.String({ description: 'allow_once, allow_always, reject_once or reject_always.' }),
-});
 
 /** A question of an agent, and its answer. */
 export const Permission = Type.Object({
@@ -292,10 +288,14 @@ export const PlainUpdate = Type.Union([
   Type.Object({
     ...common,
     kind: Type.Literal('permission'),
-    state: Type.String({ description: '`allowed` or `denied`; of a question `answered` or `declined`.' }),
+    state: Type.String({
+      description: '`open` while it waits; then `allowed` or `denied`, of a question `answered` or `declined`.',
+    }),
     title: Type.String(),
     toolCallId: Type.Optional(Type.String()),
     reason: Type.Optional(Type.String({ description: 'Why, in the words of the person who answered.' })),
+    permissionId: Type.Optional(Type.String({ description: 'Where people are asked: what is answered.' })),
+    ...Type.Partial(Type.Pick(QuestionEvent, ['toolKind', 'options', 'form', 'expiresAt'])).properties,
   }),
   Type.Object(
     {

@@ -191,6 +191,7 @@ export function createSessionFollowing(parts: SessionFollowingParts): SessionFol
         headers: place.headers,
         sessionId,
         afterSeq,
+        withQuestions: receiver.takesQuestions === true,
         update(params) {
           const seq = seqOf(params);
           if (seq !== undefined) shared.take(seq, () => receiver.update(rawJson(JSON.stringify(params)), seq));
@@ -224,6 +225,8 @@ interface PeerUpdates {
   readonly sessionId: string;
   /** Those after this one are sent first; undefined: only those to come. */
   readonly afterSeq: number | undefined;
+  /** Also questions that wait for an answer. */
+  readonly withQuestions: boolean;
   update(params: unknown): void;
   /** Resolves when more can be taken. */
   drained(): Promise<boolean>;
@@ -258,6 +261,7 @@ export function createFollowPeer({ clock, lookup, connectMs, idleMs }: FollowPee
     const query = new URLSearchParams({
       sessionId: updates.sessionId,
       ...(updates.afterSeq !== undefined && { afterSeq: String(updates.afterSeq) }),
+      ...(updates.withQuestions && { questions: 'true' }),
     });
     const socket = new WebSocket(`${updates.endpoint.replace(/^http/, 'ws')}/acp?${query}`, {
       headers: updates.headers,

@@ -1,13 +1,15 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { type Principal, sees } from '../../platform/identity/principal.ts';
 import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
-import { wireText } from './update-text.ts';
+import { isQuestion, wireText } from './update-text.ts';
 
 /** Where the updates for a client go: a connection, or the stream of an answer. */
 export interface NotificationSink {
   update(params: RawJson, seq: number): void;
   /** Takes updates in the form in which they are stored, instead of `update`. `at`: when it was stored, if that is past. */
   stored?(text: string, at?: number): void;
+  /** Also gets questions that wait for an answer, which clients of the first surface do not know. */
+  readonly takesQuestions?: boolean;
   /** True while so much waits for the client that it must catch up before it gets more. */
   isBehind(): boolean;
   /** Resolves when the client has caught up; with false when it is gone. */
@@ -180,6 +182,10 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
           continue;
         }
         if (receiver.stored === undefined) {
+          if (isHiddenFrom(receiver, text)) {
+            subscription.sentUpTo = seq;
+            continue;
+          }
           params ??= rawJson(wireText(text));
           receiver.update(params, seq);
         } else {
@@ -224,8 +230,12 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
 
 /** Gives a receiver one update in the form that it takes. */
 export function deliver(receiver: NotificationSink, text: string, seq: number, at?: number): void {
-  if (receiver.stored === undefined) receiver.update(rawJson(wireText(text)), seq);
-  else receiver.stored(text, at);
+  if (receiver.stored !== undefined) receiver.stored(text, at);
+  else if (!isHiddenFrom(receiver, text)) receiver.update(rawJson(wireText(text)), seq);
+}
+
+function isHiddenFrom({ takesQuestions = false }: NotificationSink, text: string): boolean {
+  return !takesQuestions && isQuestion(text);
 }
 
 const TURN_MEMBER = '"turnId":"';

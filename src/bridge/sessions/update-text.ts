@@ -18,6 +18,19 @@ const MAX_DELTA_LENGTH = 16 * 1024;
 /** How a value begins that is stored with its text last; the length of what comes before the text follows. */
 const TEXT_LAST_MARK = '+';
 
+/** How an update begins that only the second surface, and nodes that ask for it, get. */
+const QUESTION_MARK = '?';
+
+/** Whether it is a question that waits for an answer: clients of the first surface do not know such updates. */
+export function isQuestion(stored: string): boolean {
+  return stored.startsWith(QUESTION_MARK);
+}
+
+/** The update as JSON. */
+export function withoutMark(stored: string): string {
+  return isQuestion(stored) ? stored.slice(QUESTION_MARK.length) : stored;
+}
+
 export type TurnStage = 'queued' | 'started' | 'running' | 'completed' | 'failed' | 'cancelled';
 
 const PENDING: ReadonlySet<TurnStage> = new Set(['queued', 'started', 'running']);
@@ -44,7 +57,7 @@ export function shownFile({ name, contentType, sizeBytes }: PlacedFile): TurnAtt
  */
 export function wireText(stored: string): string {
   const delta = splitTextLast(stored);
-  if (delta === undefined) return stored;
+  if (delta === undefined) return withoutMark(stored);
   const { head, text } = delta;
   return (
     `{${head},"type":"delta","event":"delta","delta":${text},"text":${text},"message":${text},` +
@@ -133,9 +146,13 @@ function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {
     case 'steer':
       return statusEvent(origin, `Message to the running turn: ${event.text}`, { steer: event.text });
     case 'permission': {
-      const { toolCallId, decision, reason } = event;
+      const { toolCallId, decision, reason, permissionId } = event;
       const text = `${decision[0]?.toUpperCase()}${decision.slice(1)}: ${event.title}`;
-      return statusEvent(origin, text, { status: `permission_${decision}`, toolCallId, reason });
+      return statusEvent(origin, text, { status: `permission_${decision}`, toolCallId, reason, permissionId });
+    }
+    case 'question': {
+      const make = structuredUpdate(origin, event.title, { ...event, type: event.kind });
+      return (seq) => `${QUESTION_MARK}${make(seq)}`;
     }
   }
 }

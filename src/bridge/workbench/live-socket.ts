@@ -74,6 +74,7 @@ export function createLiveSocket(options: LiveSocketOptions): LiveSocket {
     const head = JSON.stringify({ sessionId, ...(owner !== undefined && { owner }) }).slice(0, -1);
     const send = (update: string) => peer?.notify('update', rawJson(`${head},"update":${update}}`));
     return channelSink(channel, () => client.isGone, {
+      takesQuestions: true,
       // What other nodes send comes in the form of the first surface.
       update: ({ text }) => send(JSON.stringify(plainUpdate(text, clock.now()))),
       stored: (text, at) => send(plainText(text, at ?? clock.now())),

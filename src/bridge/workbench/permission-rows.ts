@@ -1,7 +1,7 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { AskPermission, PermissionOption, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
 import { findWrongValue } from '../agents/question-form.ts';
-import type { QuestionForm, QuestionValues } from '../contract/session-update.ts';
+import type { QuestionEvent, QuestionForm, QuestionValues } from '../contract/session-update.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { TENANT } from '../principal.ts';
 import type { PermissionRow, PermissionRuleRow } from '../storage/bridge-schema.ts';
@@ -155,6 +155,20 @@ export function toView(row: PermissionRow): Permission {
     createdAt: row.created_at,
     expiresAt: row.expires_at,
     answeredAt: row.answered_at,
+  };
+}
+
+/** An open request as the updates of its session show it. */
+export function toAsked(row: PermissionRow): Omit<QuestionEvent, 'kind'> {
+  const { permissionId, title, toolKind, toolCallId, options, form, expiresAt } = toView(row);
+  return {
+    permissionId,
+    title,
+    toolKind,
+    ...(toolCallId !== '' && { toolCallId }),
+    options,
+    ...(form !== null && { form }),
+    expiresAt,
   };
 }
 

@@ -3,7 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AskPermission, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
+import type { AskPermission, PermissionReply } from '../agents/agent-provider.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { mergedPages } from '../principal.ts';
@@ -16,6 +16,7 @@ import {
   isAnswered,
   NO_ANSWER,
   replyOf,
+  toAsked,
   toRow,
   toRule,
   toRuleRow,
@@ -96,7 +97,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     underWay.add(kept);
   }
 
-  async function askPeople(turn: AskingTurn, question: PermissionQuestion, signal: AbortSignal) {
+  async function askPeople(turn: AskingTurn, ...[question, signal, asked]: Parameters<AskPermission>) {
     if (isStopped) return NOT_ANSWERED;
     const row = toRow(turn, question, makeId('perm_'), instance, clock.now(), timeoutMs);
     const { promise, resolve } = Promise.withResolvers<PermissionReply>();
@@ -127,9 +128,10 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     }
     if (waiting.has(row.id)) {
       changed(toView(row), row.session_key);
+      asked?.(toAsked(row));
       options.announce?.(needsInput(row));
     }
-    return promise;
+    return { ...(await promise), permissionId: row.id };
   }
 
   /** Where an answer was faster, it counts. While the store is away it is tried again, until the bridge stops. */
@@ -164,7 +166,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     if (row.given !== '' && isTaken) keep(store.taken(row.id));
   }
 
-  async function answerQuestion(turn: AskingTurn, question: PermissionQuestion, signal: AbortSignal) {
+  async function answerQuestion(turn: AskingTurn, ...[question, signal, asked]: Parameters<AskPermission>) {
     const { owner, sessionKey, folder, editor } = turn;
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
     const setting = turn.setting ?? (editor === undefined ? undefined : 'ask');
@@ -172,7 +174,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     // An allow has no values for a form: without a person a question is declined.
     const isAsked = question.form === undefined ? decision === 'ask' : decision !== 'deny' && setting === 'ask';
     if (!isAsked) return { optionId: optionFor(decision === 'allow' ? 'allow' : 'deny', question.options)?.optionId };
-    return editor === undefined ? askPeople(turn, question, signal) : editor(question, signal);
+    return editor === undefined ? askPeople(turn, question, signal, asked) : editor(question, signal);
   }
 
   async function find(principal: Principal, id: string): Promise<PermissionRow> {
@@ -217,12 +219,12 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       let open = 0;
       return {
         end: () => ended.abort(),
-        async ask(question, signal) {
+        async ask(question, signal, asked) {
           if (open >= MAX_OPEN_OF_TURN) return NOT_ANSWERED;
           open += 1;
           const { signal: over, release } = joinSignals(signal, ended.signal);
           try {
-            return await answerQuestion(turn, question, over);
+            return await answerQuestion(turn, question, over, asked);
           } catch (error) {
             // What cannot be asked is not allowed.
             failed(error);

@@ -1,5 +1,5 @@
 import type { PlainUpdate } from '../contract/workbench.ts';
-import { splitTextLast } from '../sessions/update-text.ts';
+import { splitTextLast, withoutMark } from '../sessions/update-text.ts';
 
 /** What an update that is stored may have; older releases stored deltas in the form in which they are sent. */
 interface StoredUpdate {
@@ -28,7 +28,7 @@ export function plainUpdate(stored: string, at: number): PlainUpdate {
     const head = JSON.parse(`{${delta.head}}`) as StoredUpdate;
     return { ...common(head, at), kind: 'text', text: JSON.parse(delta.text) as string };
   }
-  const update = JSON.parse(stored) as StoredUpdate;
+  const update = JSON.parse(withoutMark(stored)) as StoredUpdate;
   const { structuredEvent } = update;
   if (structuredEvent !== undefined) return { ...common(update, at), ...plainEvent(structuredEvent) } as PlainUpdate;
   if (update.type === 'delta') return { ...common(update, at), kind: 'text', text: update.delta ?? '' };
@@ -46,7 +46,8 @@ function common({ turnId, seq, stepIndex, providerId }: StoredUpdate, at: number
 }
 
 function plainEvent({ type: _kind, ...event }: NonNullable<StoredUpdate['structuredEvent']>) {
-  const { status, text, toolCallId, reason, plan, usage, modeId, commands, steer } = event;
+  if (event.kind === 'question') return { ...event, kind: 'permission', state: 'open' };
+  const { status, text, toolCallId, reason, permissionId, plan, usage, modeId, commands, steer } = event;
   if (plan !== undefined) return { kind: 'plan', entries: plan };
   if (usage !== undefined) return { kind: 'usage', ...(usage as object) };
   if (modeId !== undefined) return { kind: 'mode', modeId };
@@ -60,6 +61,7 @@ function plainEvent({ type: _kind, ...event }: NonNullable<StoredUpdate['structu
     title: String(text).replace(DECISION, ''),
     ...(toolCallId !== undefined && { toolCallId }),
     ...(reason !== undefined && { reason }),
+    ...(permissionId !== undefined && { permissionId }),
   };
 }
 

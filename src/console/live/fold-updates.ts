@@ -90,6 +90,8 @@ function addItem(items: Item[], update: Update): void {
   else if (isKind(update, 'tool_call')) addCall(items, common, update);
   else if (isKind(update, 'permission')) {
     const { state, title, reason } = update;
+    // The page shows open questions by themselves, from the list.
+    if (state === 'open') return;
     const tone = state === 'allowed' || state === 'answered' ? 'allowed' : 'denied';
     const decided = `${state[0]?.toUpperCase()}${state.slice(1)}: ${title}`;
     items.push({ ...common, kind: 'note', tone, text: reason ? `${decided} (${reason})` : decided });

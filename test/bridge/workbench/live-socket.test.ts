@@ -17,11 +17,20 @@ import { until } from '../../kit/until.ts';
 
 const main = bearer(MAIN_TOKEN);
 const review = bearer(REVIEW_TOKEN);
+const OPTIONS = [
+  { optionId: 'yes', name: 'Allow', kind: 'allow_once' },
+  { optionId: 'no', name: 'Reject', kind: 'reject_once' },
+];
 const burst = 40_000;
 const worker = createScriptedProvider('worker', async (turn) => {
   if (turn.prompt === 'burst') {
     for (let left = burst; left > 0; left -= 1) await turn.report({ kind: 'text', text: `${left} ${'x'.repeat(50)}` });
     return { kind: 'completed', output: 'done', stopReason: 'end_turn' };
+  }
+  if (turn.prompt === 'ask') {
+    const question = { toolCallId: 't', title: 'make', toolKind: 'execute', options: OPTIONS };
+    const { decision } = await turn.permit(question, 'allow', turn.signal);
+    return { kind: 'completed', output: decision, stopReason: 'end_turn' };
   }
   return echo(turn);
 });
@@ -103,6 +112,44 @@ test('a session that starts later can be followed, and a delta takes less than 0
   await until('the end', async () => live.updates().some(({ kind }) => kind === 'completed'));
   await old.seen(({ event }) => event === 'completed');
   assert.ok(sizes.live > 0 && sizes.live < sizes.old * 0.35, JSON.stringify(sizes));
+});
+
+test('an open question is an update of the second surface alone, live and stored, and its answer names it', async (t) => {
+  const live = await openLive(t);
+  const first = await openClient(t, url, { headers: main, query: 'sessionId=asks' });
+  await live.call('follow', { sessionId: 'asks' });
+  const params = { sessionId: 'asks', taskPrompt: 'ask', routing: { permissions: 'ask' } };
+  const turn = call(url, 'session.start', params, main);
+  type Asked = Extract<PlainUpdate, { kind: 'permission' }>;
+  const asked = () => live.updates().filter((update): update is Asked => update.kind === 'permission');
+  const open = await until('the question', async () => asked()[0]);
+  const { seq, at: _at, turnId: _turn, permissionId = '', expiresAt = 0, ...rest } = open;
+  const known = { kind: 'permission', title: 'make', toolKind: 'execute', toolCallId: 't', options: OPTIONS };
+  assert.deepEqual(rest, { ...known, state: 'open' });
+  assert.ok(expiresAt > Date.now());
+  const answer = await fetch(`${url}/api/bridge/permissions/${permissionId}/answer`, {
+    method: 'POST',
+    headers: { ...main, 'content-type': 'application/json' },
+    body: JSON.stringify({ decision: 'deny', reason: 'later' }),
+  });
+  assert.equal(answer.status, 200);
+  assert.equal((await turn).result?.output, 'denied');
+  const denied = await until('the answer', async () => asked()[1]);
+  assert.deepEqual([denied.state, denied.permissionId, denied.reason], ['denied', permissionId, 'later']);
+  const history = await stored('asks');
+  assert.deepEqual(
+    history.filter(({ kind }) => kind === 'permission').map((update) => (update as Asked).state),
+    ['open', 'denied'],
+  );
+  const end = await first.seen(({ event }) => event === 'completed');
+  const again = await openClient(t, url, { headers: main, query: 'sessionId=asks&afterSeq=0' });
+  await again.seen(({ event }) => event === 'completed');
+  for (const { updates } of [first, again]) {
+    const numbers = updates.map((update) => update.seq);
+    assert.ok(!numbers.includes(seq), 'clients of the first surface do not get the question');
+    assert.equal(numbers.length, history.length - 1, 'and get everything else');
+  }
+  assert.ok(end.seq > seq);
 });
 
 test('watchers learn of every session that they see, as the list has it, and of its end', async (t) => {

@@ -316,7 +316,7 @@ for (const engine of engines) {
         const other = await open('b', first.database);
         await other.permissions.answer(MAIN, id, { decision: 'deny', reason: 'later' });
         await first.clock.advance(1_000);
-        assert.deepEqual(await chosen, { optionId: 'no', reason: 'later' });
+        assert.deepEqual(await chosen, { optionId: 'no', reason: 'later', permissionId: id });
         await Promise.all([first.permissions.stop(), other.permissions.stop()]);
       });
     }

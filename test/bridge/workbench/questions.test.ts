@@ -188,8 +188,9 @@ for (const engine of engines) {
     test('values are kept only until the agent has them', async () => {
       const { permissions, turn, waiting, kept } = await open('a');
       const answered = turn.ask(QUESTION, never);
-      await permissions.answer(MAIN, await waiting(), { values: VALUES });
-      assert.deepEqual(await answered, { optionId: undefined, values: VALUES });
+      const permissionId = await waiting();
+      await permissions.answer(MAIN, permissionId, { values: VALUES });
+      assert.deepEqual(await answered, { optionId: undefined, values: VALUES, permissionId });
       await until('the values are gone', async () => (await kept()).join('') === '');
       await permissions.stop();
     });
@@ -209,9 +210,9 @@ for (const engine of engines) {
     test('a question that nobody answers expires, and an answer at that very moment is whole', async () => {
       const { clock, permissions, turn, waiting } = await open('a');
       const expired = turn.ask(QUESTION, never);
-      await waiting();
+      const permissionId = await waiting();
       await clock.advance(600_000);
-      assert.deepEqual(await expired, { optionId: undefined });
+      assert.deepEqual(await expired, { optionId: undefined, permissionId });
       assert.equal((await permissions.list(MAIN, { state: 'all' }))[0]?.state, 'expired');
       const second = turn.ask(QUESTION, never);
       const id = await waiting();
@@ -222,7 +223,7 @@ for (const engine of engines) {
       );
       const [, how] = await Promise.all([clock.advance(1), answered]);
       const expected = how === 'yes' ? { optionId: undefined, values: VALUES } : { optionId: undefined };
-      assert.deepEqual(await second, expected);
+      assert.deepEqual(await second, { ...expected, permissionId: id });
       await permissions.stop();
     });
 
@@ -245,7 +246,7 @@ for (const engine of engines) {
         const other = await open('b', first.database);
         await other.permissions.answer(MAIN, id, { values: VALUES });
         await first.clock.advance(1_000);
-        assert.deepEqual(await answered, { optionId: undefined, values: VALUES });
+        assert.deepEqual(await answered, { optionId: undefined, values: VALUES, permissionId: id });
         await until('the values are gone', async () => (await first.kept()).join('') === '');
         await Promise.all([first.permissions.stop(), other.permissions.stop()]);
       });

@@ -136,12 +136,14 @@ function childTurn(turn: SupervisedTurn, agent: string, { turnId, prompt }: Pick
     ...(ready !== undefined && { ready }),
     ...(isReadOnly !== undefined && { isReadOnly }),
     ...(ask !== undefined && {
-      ask: (question, signal) =>
-        ask({ ...question, toolCallId: idOf(question.toolCallId), title: titleOf(question.title) }, signal),
+      ask: (question, signal, asked) =>
+        ask({ ...question, toolCallId: idOf(question.toolCallId), title: titleOf(question.title) }, signal, asked),
     }),
     usedModel: () => undefined,
     leftBehind: turn.leftBehind,
     report(event: AgentEvent) {
+      // A question was asked under the names that are used here.
+      if (event.kind === 'question') return turn.report(event);
       if (event.kind !== 'tool_call' && event.kind !== 'permission') return undefined;
       const id = event.toolCallId === undefined ? {} : { toolCallId: idOf(event.toolCallId) };
       return turn.report({ ...event, ...id, title: titleOf(event.title) } as AgentEvent);
