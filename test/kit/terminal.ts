@@ -61,10 +61,24 @@ export function startInTerminal(
       await promisify(execFile)('stty', ['-F', name, 'cols', String(width)]);
     },
     async shows(text) {
-      await until(`the terminal to show ${JSON.stringify(text)}`, () => screen.includes(text)).catch((error: Error) => {
-        throw new Error(`${error.message}; it shows ${JSON.stringify(screen.slice(-2000))}`);
-      });
+      await until(`the terminal to show ${JSON.stringify(text)}`, () => screen.includes(text)).catch(
+        async (error: Error) => {
+          const processes = await processesBelow(child.pid);
+          throw new Error(`${error.message}; it shows ${JSON.stringify(screen.slice(-2000))}; it runs ${processes}`);
+        },
+      );
     },
     ended: once(child, 'close').then(([code]) => code as number | null),
   };
+}
+
+/** The processes that a process has started, with their states: what a terminal that shows nothing is waiting for. */
+async function processesBelow(pid: number | undefined): Promise<string> {
+  const run = promisify(execFile);
+  const listed = await run('ps', ['-eo', 'pid,ppid,stat,wchan:20,etimes,args']).catch(() => ({ stdout: '' }));
+  const rows = listed.stdout.split('\n').map((row) => ({ row, words: row.trim().split(/\s+/) }));
+  const below = new Set([String(pid)]);
+  for (const { words } of rows) if (below.has(words[1] ?? '')) below.add(words[0] ?? '');
+  const found = rows.filter(({ words }) => below.has(words[0] ?? ''));
+  return found.length === 0 ? 'nothing' : found.map(({ row }) => row.trim().slice(0, 300)).join(' | ');
 }
