@@ -5,11 +5,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../', import.meta.url));
 /** Folders whose files run in a browser. */
-const BROWSER_FOLDERS = [
-  'src/platform/http/api-page/browser',
-  'src/accounts/setup/browser',
-  'src/accounts/device/browser',
-];
+const BROWSER_FOLDERS = ['src/platform/http/api-page/browser'];
 
 interface Step {
   readonly name: string;

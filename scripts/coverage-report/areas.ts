@@ -15,7 +15,7 @@ export const AREAS: readonly Area[] = [
     name: 'pages',
     path: /\/browser\//,
     isCore: false,
-    because: 'they run in a browser, and `npm run test:pages` in a real one is not counted',
+    because: 'they run in a browser, and `npm run test:console` in a real one is not counted',
   },
   {
     name: 'services and platform',

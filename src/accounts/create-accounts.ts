@@ -58,15 +58,7 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
     surface: {
       name: 'accounts',
       title: 'Accounts',
-      prefixes: [
-        '/api/auth',
-        '/api/agent-server',
-        '/api/admin',
-        '/api/billing',
-        '/setup',
-        '/device',
-        '/.well-known/jwks.json',
-      ],
+      prefixes: ['/api/auth', '/api/agent-server', '/api/admin', '/api/billing', '/.well-known/jwks.json'],
       routes: accountsRoutes(core),
       upgrades: [],
       errors: accountsErrors,

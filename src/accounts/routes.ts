@@ -120,9 +120,6 @@ function tables(core: AccountsCore) {
     row('POST /api/auth/invitations/accept', anyone, op.acceptInvitation, ({ body, head }) =>
       invitations.accept(body, head),
     ),
-    row('GET /setup', anyone, op.showSetup, setup.showPage),
-    row('GET /setup/setup.js', anyone, op.showSetupScript, (call) => setup.showAsset('setup.js', call)),
-    row('GET /setup/setup.css', anyone, op.showSetupStyle, (call) => setup.showAsset('setup.css', call)),
     row('POST /api/auth/setup/options', anyone, op.readSetup, ({ body }) => setup.options(body.token)),
     row('POST /api/auth/setup', anyone, op.completeSetup, ({ body, head }) => setup.complete(body, head)),
     row('GET /api/auth/oauth/login/:provider', linkOrLogin, op.beginOauth, (call) =>
@@ -262,8 +259,6 @@ function tables(core: AccountsCore) {
     row('POST /api/auth/device/approval/:code', access.freshUser, op.decideDeviceRequest, (call) =>
       device.decide(call.params.code, call.body, call),
     ),
-    row('GET /device', anyone, op.showDevicePage, device.showPage),
-    row('GET /device/device.js', anyone, op.showDeviceScript, device.showScript),
 
     row('PATCH /api/auth/profile', access.loggedIn, op.changeProfile, (call) => changeProfile(call.body, call)),
     row('GET /api/auth/export', access.user, op.exportData, closing.exportOf),

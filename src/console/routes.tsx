@@ -49,6 +49,13 @@ const SCREENS: readonly Screen[] = [
   { path: '/console/me', title: 'My account', show: lazy(() => import('./screens/me/me.tsx')) },
   { path: '/login', title: 'Log in', show: lazy(() => import('./screens/sign-in/login.tsx')), isPublic: true },
   { path: '/register', title: 'Register', show: lazy(() => import('./screens/sign-in/register.tsx')), isPublic: true },
+  { path: '/setup', title: 'Set up', show: lazy(() => import('./screens/sign-in/setup.tsx')), isPublic: true },
+  {
+    path: '/device',
+    title: 'Log in a device',
+    show: lazy(() => import('./screens/sign-in/device.tsx')),
+    isPublic: true,
+  },
   {
     path: '/accept-invitation',
     title: 'Accept the invitation',
@@ -84,6 +91,11 @@ export function App() {
             {isPublic ? (
               <main className="alone">
                 <Show />
+              </main>
+            ) : !facts.console ? (
+              <main className="alone">
+                <h1>You are logged in</h1>
+                <p>The console is switched off on this server.</p>
               </main>
             ) : (
               <SignedIn system={facts}>

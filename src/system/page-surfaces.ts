@@ -141,6 +141,8 @@ async function build({ environment, clock, logger }: ConsoleFilesOptions): Promi
 interface ConsoleSurfaceOptions {
   /** The services that run. */
   readonly names: readonly ServiceName[];
+  /** Whether the screens of the console are served. False: only the pages of accounts. */
+  readonly hasConsole: boolean;
   /** Whether the bridge takes callers without any credential. */
   isOpen(): boolean;
   setupNeeded(): Promise<boolean>;
@@ -173,14 +175,18 @@ const SystemFacts = Type.Object({
   }),
   setupNeeded: Type.Boolean({ description: 'True until the first administrator exists.' }),
   proxyNodes: Type.Boolean({ description: 'Whether proxy nodes are served here.' }),
+  console: Type.Boolean({ description: 'False: only the pages for logging in are served, not the console.' }),
 });
 
-/** Where mails and other services send people. The part behind the "#" never reaches a server. */
-const PAGES_OF_ACCOUNTS = ['login', 'register', 'reset-password', 'set-password', 'accept-invitation'] as const;
+/** Where the program, mails and other services send people. The part behind the "#" never reaches a server. */
+const PAGES_OF_ACCOUNTS = [
+  ...['setup', 'device', 'login', 'register'],
+  ...['reset-password', 'set-password', 'accept-invitation', 'console/forgot'],
+];
 
-/** `/console`, the pages that mails link to, and `/api/system`. */
+/** `/console`, the pages of accounts, and `/api/system`. */
 export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurface {
-  const { names, isOpen, setupNeeded, proxyNodes, publicPath, findFiles } = options;
+  const { names, hasConsole, isOpen, setupNeeded, proxyNodes, publicPath, findFiles } = options;
 
   function signIn(): 'open' | 'session' | 'token' {
     if (names.includes('bridge') && isOpen()) return 'open';
@@ -228,10 +234,15 @@ export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurfac
           signIn: signIn(),
           setupNeeded: await setupNeeded(),
           proxyNodes,
+          console: hasConsole,
         }),
       ),
-      defineRoute('GET /console', anyone, shown, showPage),
-      defineRoute('GET /console/*', anyone, { ...shown, unlisted: true }, showPage),
+      ...(hasConsole
+        ? [
+            defineRoute('GET /console', anyone, shown, showPage),
+            defineRoute('GET /console/*', anyone, { ...shown, unlisted: true }, showPage),
+          ]
+        : []),
       defineRoute('GET /console/assets/:name', anyone, { summary: 'A part of the console.', unlisted: true }, showFile),
       ...(names.includes('accounts')
         ? PAGES_OF_ACCOUNTS.map((name) => defineRoute(`GET /${name}`, anyone, { ...shown, unlisted: true }, showPage))
@@ -286,7 +297,7 @@ const NOT_BUILT = `<!doctype html>
 <body>
 <h1>The console is not built</h1>
 <p>This checkout has no packages for development. Run <code>npm install --include=dev</code> in its folder, and load this page again.</p>
-<p>Everything else works: <a href="/docs">the API</a>, and the command line (<code>trestle --help</code>).</p>
+<p>Everything else works: <a href="/docs">the API</a>, and the command line (<code>trestle --help</code>). The first administrator is created with <code>trestle user create --email E --name N --role admin</code>.</p>
 </body>
 </html>
 `;

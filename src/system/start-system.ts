@@ -141,6 +141,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const consoleSurface = createConsoleSurface({
     statusRoutes: status?.routes ?? [],
     names,
+    hasConsole,
     isOpen: () => bridge?.surface.isOpen() ?? false,
     setupNeeded: async () => (await accounts?.needsSetup()) ?? false,
     // As it was at the start: a reload does not change which paths there are.
@@ -151,7 +152,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const listener: Listener = createListener({
     surfaces: [
       ...running.map(({ surface }) => surface),
-      ...(hasConsole ? [consoleSurface] : []),
+      ...(hasConsole || accounts !== undefined ? [consoleSurface] : []),
       createApiSurface({
         names,
         consolePath: hasConsole ? '/console' : undefined,

@@ -35,6 +35,21 @@ test('O-02: the page needs nothing from elsewhere and has a strict policy', asyn
   }
 });
 
+test('O-02: the console and the pages of accounts need nothing from elsewhere and have the same strict policy', async () => {
+  for (const path of ['/console', '/setup', '/device', '/login']) {
+    const page = await fetch(`${program.url}${path}`);
+    const policy = page.headers.get('content-security-policy') ?? '';
+    assert.match(policy, /default-src 'none'.*frame-ancestors 'none'.*trusted-types 'none'/, path);
+    assert.doesNotMatch(policy, /unsafe|\*|https?:/, path);
+    assert.equal(page.headers.get('referrer-policy'), 'no-referrer', path);
+    const html = await page.text();
+    assert.doesNotMatch(html, /<script>|<style|\son\w+=/, path);
+    for (const [, asset = ''] of html.matchAll(/(?:src|href)="(\/[^"]+)"/g)) {
+      assert.equal((await fetch(`${program.url}${asset}`)).status, 200, `${path}: ${asset}`);
+    }
+  }
+});
+
 test('O-02: every answer has a content type with charset, nosniff and a request id', async () => {
   const paths = [
     '/',

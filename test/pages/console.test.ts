@@ -130,7 +130,7 @@ test('work is shown as it is: thought, plan, diff, output of commands, tokens an
   assert.deepEqual(problems, []);
 });
 
-/** Pictures of the documents: `UPDATE_PICTURES=1 npm run test:pages`. */
+/** Pictures of the documents: `UPDATE_PICTURES=1 npm run test:console`. */
 async function takePicture(page: Page, name: string): Promise<void> {
   if (process.env.UPDATE_PICTURES === undefined) return;
   await page.screenshot({ path: join(import.meta.dirname, '../../docs/images', `${name}.png`) });

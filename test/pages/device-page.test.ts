@@ -26,8 +26,8 @@ async function typeCode(page: Page, code: string): Promise<void> {
 }
 
 async function logIn(page: Page, password: string): Promise<void> {
-  await page.getByLabel('Name or e-mail address').fill(person.email);
-  await page.getByLabel('Password').fill(password);
+  await page.getByLabel('E-mail address or name').fill(person.email);
+  await page.getByLabel('Password', { exact: true }).fill(password);
   await page.getByRole('button', { name: 'Log in', exact: true }).click();
 }
 

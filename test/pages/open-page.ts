@@ -11,10 +11,10 @@ export interface OpenPage {
   readonly problems: readonly string[];
 }
 
-/** Opens an address in a Chromium of its own, which ends with the test. `npm run test:pages` says which one it is. */
+/** Opens an address in a Chromium of its own, which ends with the test. `npm run test:console` says which one it is. */
 export async function openPage(scope: Scope, url: string): Promise<OpenPage> {
   const executablePath = process.env.CHROMIUM;
-  assert.ok(executablePath, 'CHROMIUM names no browser: run this by npm run test:pages');
+  assert.ok(executablePath, 'CHROMIUM names no browser: run this by npm run test:console');
   const browser = await chromium.launch({ executablePath, timeout: STEP_MS });
   scope.after(() => browser.close());
   const page = await browser.newPage();

@@ -53,7 +53,7 @@ test('the core is the services and the platform, without what runs in a browser'
   const isCore = (path: string) => areaOf(path)?.isCore;
   assert.equal(isCore('src/bridge/jobs/submit-job.ts'), true);
   assert.equal(isCore('src/platform/http/listener.ts'), true);
-  assert.equal(isCore('src/accounts/setup/browser/setup.js'), false);
+  assert.equal(isCore('src/platform/http/api-page/browser/api-page.js'), false);
   assert.equal(isCore('src/system/start-system.ts'), false);
   assert.equal(isCore('src/main.ts'), false);
 });

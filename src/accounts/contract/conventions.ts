@@ -43,8 +43,6 @@ export const AccountError = Type.Object({
 
 /** The response of what returns nothing. */
 export const Nothing = { 204: Type.Null() };
-/** The response of a row that sends a page for browsers, or a part of one. */
-export const page = (type: string) => ({ 200: Type.Unsafe<string>({ type: 'string', contentMediaType: type }) });
 export const Message = Type.Object({ message: Type.String() });
 export const MessageAndUser = Type.Object({ message: Type.String(), user: User });
 export const Email = Type.Object({ email: Type.String({ examples: ['ann@example.org'] }) });

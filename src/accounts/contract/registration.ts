@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { Email, Message, MessageAndUser, NextCursor, Nothing, PageQuery, page } from './conventions.ts';
+import { Email, Message, MessageAndUser, NextCursor, Nothing, PageQuery } from './conventions.ts';
 
 const email = Type.String({ examples: ['ann@example.org'] });
 const Redirect = { 302: Type.Null({ description: 'The browser is sent on.' }) };
@@ -134,9 +134,6 @@ export const registrationOperations = {
     body: Acceptance,
     response: { 201: MessageAndUser },
   },
-  showSetup: { summary: 'The page on which the first administrator is made.', response: page('text/html') },
-  showSetupScript: { summary: 'A part of the set-up page.', response: page('text/javascript') },
-  showSetupStyle: { summary: 'A part of the set-up page.', response: page('text/css') },
   readSetup: {
     summary: 'The settings that the first administrator may choose, for the set-up page.',
     body: Type.Object(

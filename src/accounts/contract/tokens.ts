@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { Nothing, optionalBody, page } from './conventions.ts';
+import { Nothing, optionalBody } from './conventions.ts';
 
 const strict = { additionalProperties: false };
 const SCOPES = ['bridge', 'completions', 'account', 'admin'] as const;
@@ -174,8 +174,6 @@ export const tokenOperations = {
     body: DeviceDecision,
     response: Nothing,
   },
-  showDevicePage: { summary: 'The page on which a person approves the code of a device.', response: page('text/html') },
-  showDeviceScript: { summary: 'A part of the page for devices.', response: page('text/javascript') },
   issueSignedToken: {
     summary:
       'A signed token (JWT, ES256) for five minutes, for the bridge and completions. Its login or access token decides what it is good for.',

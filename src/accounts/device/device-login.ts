@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
 import type { UserCall } from '../access.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
@@ -13,7 +13,6 @@ import type {
 import { tokenKey } from '../flows.ts';
 import { byAddress } from '../limiter/limiter.ts';
 import { requireNotClosing } from '../owners.ts';
-import { sendAsset, sendPage } from '../pages.ts';
 import type { DeviceLoginRow } from '../storage/accounts-schema.ts';
 import { createDeviceLoginStore } from '../storage/expiring-stores.ts';
 import type { AccessTokens } from '../tokens/access-tokens.ts';
@@ -39,8 +38,6 @@ interface DeviceLogin {
   /** What the person is about to approve. */
   show(code: string, call: UserCall): Promise<DeviceRequest>;
   decide(code: string, decision: DeviceDecision, call: UserCall): Promise<void>;
-  showPage(call: Pick<Call, 'reply'>): unknown;
-  showScript(call: Pick<Call, 'reply'>): Promise<unknown>;
 }
 
 type Parts = BasePort &
@@ -140,8 +137,6 @@ export function createDeviceLogin(parts: Parts): DeviceLogin {
         { conflict: 'DEVICE_CODE_NOT_FOUND' },
       );
     },
-    showPage: ({ reply }) => sendPage(reply, { title: 'Log in a device', script: '/device/device.js', main: MAIN }),
-    showScript: ({ reply }) => sendAsset(reply, new URL('browser/device.js', import.meta.url)),
   };
 }
 
@@ -158,38 +153,3 @@ function readScopes(text: string | undefined): (typeof DEFAULT_SCOPES)[number][]
 function lettersOf(code: string): string {
   return code.toUpperCase().replaceAll(/[^A-Z]/g, '');
 }
-
-const MAIN = `<p id="intro">A program on another machine or in a terminal asks to act for you. Type the code that it shows. If nobody next to you started this, close the page: somebody else would get in.</p>
-<form id="code-form">
-<label for="code">Code</label>
-<input id="code" name="code" required maxlength="20" autocomplete="off" autocapitalize="characters" spellcheck="false" placeholder="XXXX-XXXX">
-<button type="submit">Continue</button>
-</form>
-<form id="login-form" hidden>
-<label for="identifier">Name or e-mail address</label>
-<input id="identifier" name="identifier" autocomplete="username" required maxlength="254">
-<label for="password">Password</label>
-<input id="password" name="password" type="password" autocomplete="current-password" required>
-<button type="submit">Log in</button>
-<button type="button" id="passkey" hidden>Log in with a passkey</button>
-</form>
-<form id="factor-form" hidden>
-<label for="factor">Code of your authenticator app, or a recovery code</label>
-<input id="factor" name="factor" autocomplete="one-time-code" required maxlength="40">
-<button type="submit">Log in</button>
-</form>
-<form id="decision-form" hidden>
-<p>This program asks to act for you:</p>
-<ul>
-<li>Program: <strong id="client"></strong></li>
-<li>Address: <strong id="address"></strong></li>
-<li>Token: <strong id="token-name"></strong></li>
-</ul>
-<p>It could then:</p>
-<ul id="scopes"></ul>
-<button type="submit">Approve</button>
-<button type="button" id="deny">Deny</button>
-</form>
-<p id="message" role="status" aria-live="polite"></p>
-<noscript><p>This page needs JavaScript.</p></noscript>
-`;

@@ -1,10 +1,9 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
 import type { User } from '../contract/conventions.ts';
 import type { FirstAdmin, SetupOptions } from '../contract/registration.ts';
 import { doesPay, planBy } from '../owners.ts';
-import { sendAsset, sendPage } from '../pages.ts';
 import { createPersonCreation } from '../registration/new-user.ts';
 import { plansOf } from './setup-choices.ts';
 
@@ -12,12 +11,10 @@ import { plansOf } from './setup-choices.ts';
 interface Setup {
   /** A token for the set-up page, good once and for 15 minutes; undefined as soon as there is an administrator. */
   issueToken(): Promise<string | undefined>;
-  /** Makes the one root user, once. */
   /** What may be chosen, for someone who was given the link. */
   options(token: string): Promise<SetupOptions>;
+  /** Makes the one root user, once. */
   complete(first: FirstAdmin, head: RequestHead): Promise<{ message: string; user: User }>;
-  showPage({ reply }: Pick<Call, 'reply'>): Promise<unknown>;
-  showAsset(name: 'setup.js' | 'setup.css', { reply }: Pick<Call, 'reply'>): Promise<unknown>;
 }
 
 type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort & PostPort;
@@ -80,41 +77,5 @@ export function createSetup(parts: Parts): Setup {
       }
       return { message: 'setup_completed', user: await parts.userObjects.describe(user) };
     },
-    /** The token stands behind the "#" of the page's address, which no server is sent. */
-    async showPage({ reply }) {
-      const hasAdmin = await userAdministration.hasAdmin();
-      const script = hasAdmin ? undefined : '/setup/setup.js';
-      return sendPage(reply, { title: 'First administrator', script, main: hasAdmin ? DONE : FORM });
-    },
-    showAsset: (name, { reply }) => sendAsset(reply, new URL(`browser/${name}`, import.meta.url)),
   };
 }
-
-const DONE = `<p id="intro">There is an administrator already, so this page creates no other one. Ask an administrator for an account, or run on the server: <code>trestle user create --email E --name N --role admin</code></p>
-`;
-
-const FORM = `<p id="intro">This account may do everything here. There is no other one yet.</p>
-<form id="form" autocomplete="on">
-<label for="name">Name</label>
-<input id="name" name="name" autocomplete="name" required maxlength="64">
-<label for="email">E-mail address</label>
-<input id="email" name="email" type="email" autocomplete="username" required maxlength="254">
-<label for="password">Password <small>at least 8 characters</small></label>
-<input id="password" name="password" type="password" autocomplete="new-password" required minlength="8">
-<label for="again">Password again</label>
-<input id="again" name="again" type="password" autocomplete="new-password" required minlength="8">
-<div id="choices" hidden>
-<label for="registration">Who may create an account</label>
-<select id="registration" name="registration">
-<option value="open">Anyone</option>
-<option value="invite">People with an invitation</option>
-<option value="closed">Nobody</option>
-</select>
-<label for="default_plan">Plan of everyone who is given no other</label>
-<select id="default_plan" name="default_plan"></select>
-</div>
-<button type="submit">Create</button>
-</form>
-<p id="message" role="status" aria-live="polite"></p>
-<noscript><p>This page needs JavaScript. On the command line: <code>trestle user create --email E --name N --role admin</code></p></noscript>
-`;

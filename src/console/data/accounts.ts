@@ -1,3 +1,4 @@
+import type { FirstAdmin, SetupOptions } from '../../accounts/contract/registration.ts';
 import { type RequestOptions, request } from './request.ts';
 
 export interface SystemFacts {
@@ -6,6 +7,8 @@ export interface SystemFacts {
   /** `open`: no credential is needed; `session`: people log in; `token`: only the token of the bridge. */
   readonly signIn: 'open' | 'session' | 'token';
   readonly setupNeeded: boolean;
+  /** Whether this server has the screens of the console, and not only the pages of accounts. */
+  readonly console: boolean;
   /** Whether proxy nodes are served here. */
   readonly proxyNodes: boolean;
 }
@@ -53,6 +56,23 @@ export const register = (given: { name: string; email: string; password: string;
 export const forgot = (email: string) => auth('POST', 'password/forgot', { email });
 export const resetPassword = (token: string, password: string) =>
   auth('POST', 'password/forgot/confirm', { token, password });
+/** What can be chosen when the first administrator is created. */
+export const readSetup = (token: string) => auth<SetupOptions>('POST', 'setup/options', { token });
+export const completeSetup = (first: FirstAdmin) => auth<{ user: Person }>('POST', 'setup', first);
+
+/** A program that asks to act for the person. */
+export interface DeviceRequest {
+  readonly client: string;
+  readonly name: string;
+  readonly address: string;
+  readonly scopes: readonly ('bridge' | 'completions' | 'account')[];
+}
+
+/** Both need a login from the last five minutes. */
+export const readDeviceRequest = (code: string) =>
+  auth<DeviceRequest>('GET', `device/approval/${encodeURIComponent(code)}`);
+export const decideDevice = (code: string, approve: boolean) =>
+  auth<void>('POST', `device/approval/${encodeURIComponent(code)}`, { approve });
 export const acceptInvitation = (given: { token: string; name: string; email?: string; password: string }) =>
   auth<{ user: Person }>('POST', 'invitations/accept', given);
 

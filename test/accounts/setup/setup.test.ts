@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
@@ -170,38 +169,4 @@ test('a set-up that was stored and not confirmed is not said to be that of someo
   assert.deepEqual([lost.status, lost.body.error], [503, 'storage_unavailable']);
   Object.assign(accounts.database, { write });
   assert.equal((await accounts.post('login', { identifier: FIRST.email, password: GOOD_PASSWORD })).status, 200);
-});
-
-test('the set-up page needs no other host, no inline script, and keeps the token out of sight', async (t) => {
-  const accounts = await startAccounts(t);
-  const page = await accounts.get('/setup');
-  assert.equal(page.status, 200);
-  assert.equal(page.headers.get('content-type'), 'text/html; charset=utf-8');
-  const policy = page.headers.get('content-security-policy') ?? '';
-  assert.match(policy, /default-src 'none'/);
-  assert.doesNotMatch(policy, /unsafe|\*|https?:/);
-  assert.equal(page.headers.get('referrer-policy'), 'no-referrer');
-  assert.doesNotMatch(page.text, /<script>|<style|\son\w+=|https?:\/\//);
-  assert.match(page.text, /type="password" autocomplete="new-password"/);
-  for (const [, path = ''] of page.text.matchAll(/(?:src|href)="(\/[^"]+)"/g)) {
-    const asset = await accounts.get(path);
-    assert.equal(asset.status, 200, path);
-    const name = path.slice(path.lastIndexOf('/') + 1);
-    const file = new URL(`../../../src/accounts/setup/browser/${name}`, import.meta.url);
-    assert.equal(asset.text, await readFile(file, 'utf8'));
-  }
-  const script = (await accounts.get('/setup/setup.js')).text;
-  assert.match(script, /location\.hash/);
-  assert.match(script, /replaceState/);
-  assert.doesNotMatch(script, /innerHTML|eval\(/);
-});
-
-test('DU-8: once there is an administrator the set-up page says so, and has no form', async (t) => {
-  const accounts = await startAccounts(t);
-  assert.match((await accounts.get('/setup')).text, /There is no other one yet/);
-  await accounts.control('users.create', { ...FIRST, role: 'admin', password: GOOD_PASSWORD });
-  const { status, text } = await accounts.get('/setup');
-  assert.equal(status, 200);
-  assert.match(text, /There is an administrator already/);
-  assert.doesNotMatch(text, /There is no other one yet|<form|<script/);
 });

@@ -231,13 +231,3 @@ test('a token for the account revokes any token of its person, and none of other
   assert.equal((await accounts.get('session', { token: second.token })).status, 401);
   assert.equal((await accounts.get('session', { token: foreign.token })).status, 200);
 });
-
-test('the page for devices loads nothing from elsewhere and has no inline script', async () => {
-  const page = await accounts.get('/device');
-  assert.equal(page.headers.get('content-type'), 'text/html; charset=utf-8');
-  assert.match(page.headers.get('content-security-policy') ?? '', /default-src 'none'.*frame-ancestors 'none'/);
-  assert.doesNotMatch(page.text, /<script>|<style|\son\w+=|https?:\/\//);
-  const script = await accounts.get('/device/device.js');
-  assert.equal(script.headers.get('content-type'), 'text/javascript; charset=utf-8');
-  assert.doesNotMatch(script.text, /innerHTML|eval\(/);
-});

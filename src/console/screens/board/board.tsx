@@ -8,6 +8,7 @@ import { ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { useOwnerText, useOwnTeams } from '../teams/own-teams.ts';
+import { FirstSteps } from './first-steps.tsx';
 import { NewSessionForm } from './new-session.tsx';
 
 const COLUMNS = [
@@ -63,6 +64,7 @@ export default function Board() {
         </Link>
       </header>
       <ErrorBox error={error} />
+      <FirstSteps />
       {isEmpty ? (
         <Empty />
       ) : view === 'board' ? (
@@ -93,6 +95,12 @@ function OwnerChoice({ owner, onChange }: { readonly owner: string; readonly onC
   );
 }
 
+const EXAMPLES = [
+  'What is in this folder?',
+  'Write a README for this project',
+  'Find a bug, and explain it without changing anything',
+];
+
 function Empty() {
   return (
     <section className="empty">
@@ -100,6 +108,14 @@ function Empty() {
       <p>
         Say what to do, and an agent does it in a folder of this machine. Without a model key the built-in agent answers
         with your own words, which shows how everything works.
+      </p>
+      <p className="examples">
+        Try:{' '}
+        {EXAMPLES.map((example) => (
+          <Link key={example} href={`/console/new?prompt=${encodeURIComponent(example)}`}>
+            {example}
+          </Link>
+        ))}
       </p>
       <NewSessionForm />
     </section>

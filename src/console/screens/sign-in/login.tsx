@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, useEffect, useState } from 'react';
+import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import {
   exchangeCode,
@@ -21,12 +21,61 @@ const OAUTH_PROBLEMS: Readonly<Record<string, string>> = {
     'There is an account with this address already. Log in with its password, and link the provider then.',
 };
 
-/** Logs in by password, passkey or provider, and asks for the second factor. */
+/** Logs in by password, passkey or provider. */
 export default function Login() {
   const [, go] = useLocation();
   const [given, setGiven] = useSearchParams();
-  const queries = useQueryClient();
   const methods = useQuery({ queryKey: ['methods'], queryFn: readMethods });
+  const oauthError = given.get('error');
+  const [oauthCode] = useState(given.get('exchange_code'));
+  const next = safePath(given.get('next'));
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the code is exchanged once, and must not stay in the address bar
+  useEffect(() => {
+    if (oauthCode !== null) setGiven({}, { replace: true });
+  }, []);
+  return (
+    <LoginSteps
+      title="Log in to Trestle"
+      onLoggedIn={() => go(next, { replace: true })}
+      {...(oauthCode !== null && { first: () => exchangeCode(oauthCode) })}
+      above={
+        oauthError === null ? null : (
+          <ErrorBox error={OAUTH_PROBLEMS[oauthError] ?? `The login failed: ${oauthError}`} />
+        )
+      }
+      others={(methods.data?.providers ?? []).map(({ id, label }) => (
+        <a key={id} className="button" href={`${BASE}/api/auth/oauth/login/${encodeURIComponent(id)}`}>
+          Continue with {label}
+        </a>
+      ))}
+    >
+      <p className="quiet">
+        <Link href="/console/forgot">Forgot the password?</Link>
+        {methods.data?.registration === 'open' ? (
+          <>
+            {' · '}
+            <Link href="/register">Create an account</Link>
+          </>
+        ) : null}
+      </p>
+    </LoginSteps>
+  );
+}
+
+interface LoginStepsProps {
+  readonly title: string;
+  readonly onLoggedIn: () => void;
+  /** A login that has begun already: it is attempted when the steps are first shown. */
+  readonly first?: () => Promise<LoginAnswer>;
+  /** Above and beside the form, and below it. */
+  readonly above?: ReactNode;
+  readonly others?: ReactNode;
+  readonly children?: ReactNode;
+}
+
+/** Logs in by password or passkey, and asks for the second factor. */
+export function LoginSteps({ title, onLoggedIn, first, above, others, children }: LoginStepsProps) {
+  const queries = useQueryClient();
   const [identifier, setIdentifier] = useState('');
   const [password, setPassword] = useState('');
   const [code, setCode] = useState('');
@@ -34,9 +83,6 @@ export default function Login() {
   const [ticket, setTicket] = useState<{ readonly ticket: string; readonly methods: readonly string[] }>();
   const [problem, setProblem] = useState<unknown>();
   const [isBusy, setBusy] = useState(false);
-  const next = safePath(given.get('next'));
-  const oauthError = given.get('error');
-  const oauthCode = given.get('exchange_code');
 
   async function attempt(work: () => Promise<LoginAnswer>): Promise<void> {
     setBusy(true);
@@ -47,7 +93,7 @@ export default function Login() {
       else {
         forgetBearer();
         queries.removeQueries({ queryKey: ['person'] });
-        go(next, { replace: true });
+        onLoggedIn();
         return;
       }
     } catch (error) {
@@ -56,12 +102,10 @@ export default function Login() {
     setBusy(false);
   }
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the code is exchanged once
+  // biome-ignore lint/correctness/useExhaustiveDependencies: it is attempted once
   useEffect(() => {
-    if (oauthCode === null) return;
-    setGiven({}, { replace: true });
-    void attempt(() => exchangeCode(oauthCode));
-  }, [oauthCode]);
+    if (first !== undefined) void attempt(first);
+  }, []);
 
   function onPassword(event: FormEvent): void {
     event.preventDefault();
@@ -106,10 +150,8 @@ export default function Login() {
   }
   return (
     <>
-      <h1>Log in to Trestle</h1>
-      {oauthError === null ? null : (
-        <ErrorBox error={OAUTH_PROBLEMS[oauthError] ?? `The login failed: ${oauthError}`} />
-      )}
+      <h1>{title}</h1>
+      {above}
       <form onSubmit={onPassword}>
         <Field
           label="E-mail address or name"
@@ -136,21 +178,9 @@ export default function Login() {
         <button type="button" onClick={() => void attempt(() => logInWithPasskey())}>
           Use a passkey
         </button>
-        {(methods.data?.providers ?? []).map(({ id, label }) => (
-          <a key={id} className="button" href={`${BASE}/api/auth/oauth/login/${encodeURIComponent(id)}`}>
-            Continue with {label}
-          </a>
-        ))}
+        {others}
       </div>
-      <p className="quiet">
-        <Link href="/console/forgot">Forgot the password?</Link>
-        {methods.data?.registration === 'open' ? (
-          <>
-            {' · '}
-            <Link href="/register">Create an account</Link>
-          </>
-        ) : null}
-      </p>
+      {children}
     </>
   );
 }

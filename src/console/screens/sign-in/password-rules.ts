@@ -8,9 +8,10 @@ export function passwordProblem(password: string): string | undefined {
   return password.length < MIN_LENGTH ? `The password needs at least ${MIN_LENGTH} characters.` : undefined;
 }
 
-/** The token behind the "#" of a mailed link, which no server is sent. It is removed from the address bar. */
+/** The token behind the "#" of a mailed or printed link, which no server is sent. It is removed from the address bar. */
 export function takeToken(): string {
-  const token = new URLSearchParams(location.hash.slice(1)).get('token') ?? '';
+  const given = location.hash.slice(1);
+  const token = given.includes('=') ? (new URLSearchParams(given).get('token') ?? '') : given;
   if (location.hash !== '') history.replaceState(null, '', location.pathname + location.search);
   return token;
 }
