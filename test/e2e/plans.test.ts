@@ -235,6 +235,10 @@ test('DA-1: registration by invitation lets in whom an administrator invites, wi
   const copied = await invite({ plan: 'pro' });
   assert.equal(copied.status, 201, JSON.stringify(copied.body));
   assert.match(copied.body.link, /#token=/);
+  const { email: _, ...nameless } = stranger;
+  const unnamed = await accept({ ...nameless, token: copied.body.token });
+  assert.deepEqual([unnamed.status, unnamed.body.error], [400, 'missing_credentials']);
+  assert.match(unnamed.body.message, /email: the invitation names no address/);
   const ben = await accept({ ...stranger, token: copied.body.token });
   assert.equal(ben.status, 201, JSON.stringify(ben.body));
   assert.deepEqual(

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { logIn, openAsAda, openInvited, PASSWORD } from './logged-in.ts';
+import { openPage } from './open-page.ts';
 
 test('administrators invite, change, pause and remove people, and see what happened; others see none of it', async (t) => {
   const { page, problems, url } = await openAsAda(t, '/console/users');
@@ -11,6 +12,16 @@ test('administrators invite, change, pause and remove people, and see what happe
   const link = await invitations.locator('pre').innerText();
   await invitations.getByRole('button', { name: 'Done' }).click();
   await invitations.getByText('anyone who has the link').first().waitFor();
+
+  // This invitation names no address: the field is required from the refusal on.
+  const stranger = await openPage(t, link.replace('127.0.0.1', 'localhost'));
+  const email = stranger.page.getByLabel('E-mail address');
+  await stranger.page.getByLabel('Name', { exact: true }).fill('Ben');
+  await stranger.page.getByLabel('Password').fill(PASSWORD);
+  assert.equal(await email.getAttribute('required'), null);
+  await stranger.page.getByRole('button', { name: 'Create my account' }).click();
+  await stranger.page.getByRole('alert').getByText('the invitation names no address').waitFor();
+  assert.notEqual(await email.getAttribute('required'), null);
 
   const ben = await openInvited(t, link, 'Ben');
   assert.equal(await ben.page.getByRole('link', { name: 'Users' }).count(), 0);

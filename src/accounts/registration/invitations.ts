@@ -89,7 +89,10 @@ export function createInvitations(parts: Parts): Invitations {
       const row = await store.byTokenHash(tokenKey(given.token), now);
       if (row === undefined || !(await isStillBacked(row, users))) throw new AppError('INVALID_TOKEN');
       if (parts.settings().registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
-      const email = requireEmail(given.email ?? row.email);
+      const address = given.email ?? row.email;
+      if (address === '')
+        throw new AppError('MISSING_CREDENTIALS', { fields: 'email: the invitation names no address' });
+      const email = requireEmail(address);
       if (row.email !== '' && email !== row.email) throw new AppError('INVALID_EMAIL');
       const { user } = await createPerson({
         how: 'invitation',

@@ -5,6 +5,9 @@ import { Problem } from '../../data/request.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
 import { PASSWORD_HINT, passwordProblem, takeToken } from './password-rules.ts';
 
+/** Refusals after which an address has to be given: the invitation names none, or another one. */
+const EMAIL_PROBLEMS: ReadonlySet<string> = new Set(['missing_credentials', 'invalid_email']);
+
 /** Creates the account that an invitation is for, and logs in. */
 export default function AcceptInvitation() {
   const [, go] = useLocation();
@@ -37,7 +40,7 @@ export default function AcceptInvitation() {
       setBusy(false);
     }
   }
-  const asksForEmail = problem instanceof Problem && problem.message.toLowerCase().includes('email');
+  const asksForEmail = problem instanceof Problem && EMAIL_PROBLEMS.has(problem.code);
   return (
     <>
       <h1>Welcome to Trestle</h1>
