@@ -7,8 +7,7 @@ import { PageQuery, pageOf, User } from './contract/conventions.ts';
 import { Agent, NewAgent } from './contract/proxy-node.ts';
 import { isRole, ROLE_NAMES, type Role } from './permissions.ts';
 import { describeAgent } from './proxy-nodes/agent-registry.ts';
-import { nameKey, normalizeEmail } from './registration/identity.ts';
-import { createPersonCreation } from './registration/new-user.ts';
+import { createPersonCreation, nameKey, normalizeEmail } from './registration/new-user.ts';
 import type { AccountsSettings } from './settings.ts';
 import type { FoundUser } from './storage/accounts-schema.ts';
 

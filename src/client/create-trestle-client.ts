@@ -32,7 +32,16 @@ import {
   withinLimits,
 } from './bridge-transport.ts';
 import { createHttpTransport, createSocketTransport } from './create-transports.ts';
-import { addressOf, createHttpExchange, type HttpExchange, headersOf } from './http-exchange.ts';
+import {
+  addressOf,
+  createHttpExchange,
+  type HttpExchange,
+  headersOf,
+  type RequestText,
+  type RequestWorkbench,
+  requestText,
+  requestWorkbench,
+} from './http-exchange.ts';
 import { createLive, type Live } from './live-client.ts';
 import { createSchedules, type Schedules } from './schedules-client.ts';
 import {
@@ -46,7 +55,6 @@ import {
   type Sessions,
 } from './sessions-client.ts';
 import { createOpenLink, type OpenLink, type OpenSocket, openGlobalSocket } from './socket-link.ts';
-import { type RequestText, type RequestWorkbench, requestText, requestWorkbench } from './workbench-request.ts';
 
 /** How calls travel. `sse` and `websocket` bring updates as they happen, `http` only results. */
 export type TransportName = 'sse' | 'websocket' | 'http';

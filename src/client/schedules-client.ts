@@ -7,7 +7,7 @@ import type {
   ScheduleQuery,
 } from '../bridge/contract/schedules.ts';
 import type { CallOptions } from './bridge-transport.ts';
-import type { RequestWorkbench } from './workbench-request.ts';
+import type { RequestWorkbench } from './http-exchange.ts';
 
 /** Tasks that become jobs at certain times (`/api/bridge/schedules`). */
 export interface Schedules {

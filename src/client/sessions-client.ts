@@ -15,7 +15,7 @@ import type {
   UpdateQuery,
 } from '../bridge/contract/workbench.ts';
 import type { CallOptions } from './bridge-transport.ts';
-import type { RequestText, RequestWorkbench } from './workbench-request.ts';
+import type { RequestText, RequestWorkbench } from './http-exchange.ts';
 
 /** Longer than the server takes at most. */
 const AGENT_CALL_MS = 5 * 60_000;

@@ -25,9 +25,8 @@ import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-k
 import { createChatHandler } from './operations/chat-handler.ts';
 import { createEmbed, createEmbeddingsHandler } from './operations/embeddings-handler.ts';
 import { createMediaHandler } from './operations/media-handler.ts';
-import type { MeterChat } from './operations/meter-chat.ts';
 import { createResponseCache } from './operations/response-cache.ts';
-import type { RunChat } from './operations/run-chat.ts';
+import type { MeterChat, RunChat } from './operations/run-chat.ts';
 import { createStoredObjects } from './operations/stored-objects.ts';
 import { createTextHandler } from './operations/text-handler.ts';
 import { completionsRoutes } from './routes.ts';

@@ -1,8 +1,7 @@
 import { type Call, type Route, defineRoute as row } from '../platform/http/surface.ts';
 import { createModelViews, type Models } from './apis/models.ts';
 import { mediaOperations as media } from './contract/media.ts';
-import { completionsOperations as op } from './contract/operations.ts';
-import { storedOperations as kept } from './contract/stored-objects.ts';
+import { storedOperations as kept, completionsOperations as op } from './contract/operations.ts';
 import type { createIngress } from './ingress/create-ingress.ts';
 import type { createGemini } from './ingress/gemini/create-gemini.ts';
 import type { KeyHolder } from './keys/admission.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase } from '../platform/database/database.ts';
-import { findFact, replaceFact, SECRET_KEY_FACT, settleFact } from '../platform/database/database-facts.ts';
+import { findFact, replaceFact, SECRET_KEY_FACT, settleFact } from '../platform/database/tables.ts';
 import { AppError, errorCode } from '../platform/errors/app-error.ts';
 import { makeFolder } from '../platform/files/make-folder.ts';
 import {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { nameKey, normalizeEmail, normalizeName } from '../../src/accounts/registration/identity.ts';
+import { nameKey, normalizeEmail, normalizeName } from '../../src/accounts/registration/new-user.ts';
 import fc from '../kit/properties.ts';
 
 test('addresses are compared without regard to case, their domains in ASCII', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
+import { normalizeEmail } from '../../src/accounts/registration/new-user.ts';
 import { refusalOfEndpoint } from '../../src/bridge/forwarding/endpoints.ts';
 import { createCallbackRules } from '../../src/platform/callbacks/callback-post.ts';
 import { classifyAddress, classifyHost } from '../../src/platform/network-address/classify-address.ts';

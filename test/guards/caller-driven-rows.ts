@@ -1,7 +1,7 @@
 import { readCookie } from '../../src/accounts/cookies.ts';
 import { normalizeCode } from '../../src/accounts/mfa/second-factor.ts';
 import { checkNewPassword } from '../../src/accounts/passwords/passwords.ts';
-import { normalizeEmail } from '../../src/accounts/registration/identity.ts';
+import { normalizeEmail } from '../../src/accounts/registration/new-user.ts';
 import { createJobReports } from '../../src/bridge/jobs/job-reports.ts';
 import { runModes } from '../../src/bridge/multi-agent/create-multi-agent.ts';
 import { fillTemplate, readPlan } from '../../src/bridge/multi-agent/multi-agent-plan.ts';

@@ -14,7 +14,7 @@ import type { Credential, GivenPasskey, LinkedLogin } from '../contract/login.ts
 import { byAddress } from '../limiter/limiter.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
 import type { Providers } from '../oauth/oauth-providers.ts';
-import { normalizeName } from '../registration/identity.ts';
+import { normalizeName } from '../registration/new-user.ts';
 import type { CredentialRow, FoundUser } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
 

@@ -9,7 +9,7 @@ import type { Passkeys } from '../credentials/own-credentials.ts';
 import type { AccountsErrorCode } from '../errors.ts';
 import { type OpenFlow, tokenKey } from '../flows.ts';
 import type { FactorOrigin, GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
-import { nameKey, normalizeEmail } from '../registration/identity.ts';
+import { nameKey, normalizeEmail } from '../registration/new-user.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { PasswordCheck } from './password-check.ts';
 import type { SessionOpening } from './session-opening.ts';

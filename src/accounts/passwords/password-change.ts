@@ -9,7 +9,7 @@ import type { AccountsErrorCode } from '../errors.ts';
 import type { Reauthentication } from '../login/password-check.ts';
 import type { SessionOpening } from '../login/session-opening.ts';
 import { passwordChangedMail, passwordResetMail } from '../mail/messages.ts';
-import { normalizeEmail } from '../registration/identity.ts';
+import { normalizeEmail } from '../registration/new-user.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import { createClientListStore } from '../storage/administration-stores.ts';
 import { createDeviceStore } from '../storage/session-store.ts';

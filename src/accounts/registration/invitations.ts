@@ -14,8 +14,7 @@ import { createInvitationStore } from '../storage/administration-stores.ts';
 import type { TeamStore } from '../storage/team-store.ts';
 import { DAY_MS } from '../storage/user-store.ts';
 import { timeText } from '../user-object.ts';
-import { requireEmail } from './identity.ts';
-import { createPersonCreation } from './new-user.ts';
+import { createPersonCreation, requireEmail } from './new-user.ts';
 
 const LIFETIME_MS = 7 * DAY_MS;
 /** Of those that are open. A script that invites without end must not fill the disk. */

@@ -13,8 +13,7 @@ import { byAddress } from '../limiter/limiter.ts';
 import { accountExistsMail, registrationCodeMail } from '../mail/messages.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { FlowStore } from '../storage/expiring-stores.ts';
-import { normalizeName, requireEmail } from './identity.ts';
-import { createPersonCreation } from './new-user.ts';
+import { createPersonCreation, normalizeName, requireEmail } from './new-user.ts';
 
 interface Registration {
   /** Mails a code; to someone who is registered, a notice instead. */

@@ -8,7 +8,7 @@ import type { Member, NewMember, NewTeam, Team, TeamBudget, TeamChange } from '.
 import { securityNoticeMail } from '../mail/messages.ts';
 import { budgetOf } from '../owners.ts';
 import { isAdminRole } from '../permissions.ts';
-import { nameKey, normalizeEmail, normalizeName } from '../registration/identity.ts';
+import { nameKey, normalizeEmail, normalizeName } from '../registration/new-user.ts';
 import type { FoundUser, TeamRow } from '../storage/accounts-schema.ts';
 import { MAX_TEAMS_OF_ONE } from '../storage/team-store.ts';
 import { timeText } from '../user-object.ts';

@@ -5,7 +5,7 @@ import type { ModelEntry, ModelList } from '../contract/keys.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { apiTable } from './api-table.ts';
 import type { Catalogue } from './catalogue.ts';
-import { DEMO_MODEL } from './demo-echo.ts';
+import { DEMO_MODEL } from './demo-models.ts';
 import { knownModels } from './known-models.ts';
 import { canListModels, createLiveModels, type ListUpstreamModels } from './live-models.ts';
 import type { FindApi, KnownModel, UsableApi } from './model-api.ts';

@@ -1,7 +1,7 @@
 import type { Usage } from '../contract/chat.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import type { Catalogue } from './catalogue.ts';
-import { DEMO_MODEL } from './demo-echo.ts';
+import { DEMO_MODEL } from './demo-models.ts';
 import type { ModelPrices, TokenKinds, TokenPrices } from './model-api.ts';
 
 /**

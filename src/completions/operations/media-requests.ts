@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { demoImage, demoRerank, demoSpeech } from '../apis/demo-media.ts';
+import { demoImage, demoRerank, demoSpeech } from '../apis/demo-models.ts';
 import { ImageEditRequest, ImageRequest, ModerationRequest, RerankRequest, SpeechRequest } from '../contract/media.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import type { DialectName } from '../dialects/dialect.ts';

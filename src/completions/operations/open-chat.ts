@@ -1,6 +1,6 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-echo.ts';
+import { demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-models.ts';
 import type { FindApi, KnownModel } from '../apis/model-api.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
 import { cacheMarkers } from '../dialects/conversation.ts';

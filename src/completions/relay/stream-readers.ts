@@ -1,5 +1,4 @@
 import type { ChatChunk, Usage } from '../contract/chat.ts';
-import { loadFrameReader } from '../dialects/bedrock/frame-reader.ts';
 import type { Dialect, DialectContext, StreamEvent, StreamStep, UpstreamFailure } from '../dialects/dialect.ts';
 import { endedEarly, failureInEvent, failureInObject } from '../dialects/failure.ts';
 import { asObject, type JsonObject, parseEvent } from '../dialects/json-value.ts';
@@ -10,6 +9,7 @@ import {
   createSseFraming,
   type EventFraming,
   lastEvent,
+  loadFrameReader,
   startOfEvent,
   wholeEvents,
 } from './event-splitter.ts';

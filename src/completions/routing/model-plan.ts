@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { DEMO_MEDIA } from '../apis/demo-media.ts';
+import { DEMO_MEDIA } from '../apis/demo-models.ts';
 import type { FindApi, PoolKey } from '../apis/model-api.ts';
 import { nearestModels } from '../apis/models.ts';
 import type { CompletionsSettings } from '../settings.ts';

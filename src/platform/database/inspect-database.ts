@@ -1,10 +1,9 @@
 import { stat } from 'node:fs/promises';
 import type { DatabaseLocation, SqlConnection } from './database.ts';
-import { hasTable, readFact, SECRET_KEY_FACT } from './database-facts.ts';
 import { type DatabaseDefinition, refuseNewerSchema } from './migrations.ts';
 import { openEngine } from './open-engine.ts';
 import { useSqliteFile } from './sqlite/sqlite-file.ts';
-import { MIGRATIONS_TABLE } from './tables.ts';
+import { hasTable, MIGRATIONS_TABLE, readFact, SECRET_KEY_FACT } from './tables.ts';
 
 export interface DatabaseState {
   /** False until the first start creates it. */

@@ -3,9 +3,8 @@ import type { Compilable, CompiledQuery, Kysely, SchemaModule } from 'kysely';
 import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { DatabaseLocation, Engine, EngineName, SqlConnection } from './database.ts';
-import { FACTS_COLUMNS, FACTS_TABLE } from './database-facts.ts';
 import { createMigrationBuilder } from './kysely-dialect.ts';
-import { MIGRATIONS_TABLE, readTables } from './tables.ts';
+import { FACTS_COLUMNS, FACTS_TABLE, MIGRATIONS_TABLE, readTables } from './tables.ts';
 
 /** What a migration builds its statements with. Rows are loosely typed: the schema is what it was at that time. */
 export interface MigrationTools {

@@ -7,8 +7,7 @@ import type { StatementResult } from './statement.ts';
 export async function openEngine(location: DatabaseLocation, limits: Partial<SqliteLimits> = {}): Promise<Engine> {
   if (location.engine === 'sqlite') return openSqliteEngine(location.file, limits);
   // The driver is loaded only where data is stored in PostgreSQL.
-  const { openPostgresEngine } = await import('./postgres/postgres-engine.ts');
-  const { describeConnectFailure } = await import('./postgres/postgres-errors.ts');
+  const { describeConnectFailure, openPostgresEngine } = await import('./postgres/postgres-engine.ts');
   const engine = await openPostgresEngine(location.url, location.schema);
   try {
     await engine.ping();

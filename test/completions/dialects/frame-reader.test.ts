@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { EventStreamCodec } from '@smithy/eventstream-codec';
-import { loadFrameReader } from '../../../src/completions/dialects/bedrock/frame-reader.ts';
 import type { StreamEvent } from '../../../src/completions/dialects/dialect.ts';
+import { loadFrameReader } from '../../../src/completions/relay/event-splitter.ts';
 import fc from '../../kit/properties.ts';
 
 const codec = new EventStreamCodec(

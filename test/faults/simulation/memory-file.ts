@@ -1,6 +1,6 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { type DatabaseDefinition, planMigrations } from '../../../src/platform/database/migrations.ts';
-import { fromFailure, toFailure, UnexpectedChanges } from '../../../src/platform/database/sqlite/sqlite-errors.ts';
+import { fromFailure, toFailure, UnexpectedChanges } from '../../../src/platform/database/sqlite/sqlite-connection.ts';
 import {
   checkedValue,
   type Runnable,

@@ -1,5 +1,5 @@
 import { checkNewPassword } from '../../../src/accounts/passwords/passwords.ts';
-import { nameKey, normalizeEmail, normalizeName } from '../../../src/accounts/registration/identity.ts';
+import { nameKey, normalizeEmail, normalizeName } from '../../../src/accounts/registration/new-user.ts';
 import { bearerToken, type RequestHead } from '../../../src/platform/http/surface.ts';
 
 const LONG = 60_000;

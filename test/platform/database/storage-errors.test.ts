@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describePostgresError } from '../../../src/platform/database/postgres/postgres-errors.ts';
-import { fromFailure, toFailure } from '../../../src/platform/database/sqlite/sqlite-errors.ts';
+import { describePostgresError } from '../../../src/platform/database/postgres/postgres-engine.ts';
+import { fromFailure, toFailure } from '../../../src/platform/database/sqlite/sqlite-connection.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 
 const SQLITE: readonly (readonly [resultCode: number, code: string])[] = [

@@ -10,9 +10,8 @@ import type { AgentMode, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } fro
 import { promptContent } from '../prompt-content.ts';
 import type { AgentsToAsk } from './ask-agent.ts';
 import { createBackgroundCommands } from './background-commands.ts';
-import { type StoredMessage, withSummary } from './compaction.ts';
 import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
-import { repairConversation } from './conversation.ts';
+import { repairConversation, type StoredMessage, withSummary } from './conversation.ts';
 import type { McpTools } from './mcp-tools.ts';
 import { promptMessage } from './prompt-images.ts';
 import { runTurn } from './run-turn.ts';

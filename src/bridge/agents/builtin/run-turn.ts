@@ -2,7 +2,6 @@ import { errorCode } from '../../../platform/errors/app-error.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { AgentEvent, AgentTurn, SupervisedTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
 import { type AskingOptions, createAskAgentTool, createRequests } from './ask-agent.ts';
-import { needsSummary, type StoredMessage, summarise } from './compaction.ts';
 import type {
   CompleteChat,
   CompletionChunk,
@@ -10,7 +9,7 @@ import type {
   ConversationMessage,
   RequestedToolCall,
 } from './complete-chat.ts';
-import { fitConversation, resultOf } from './conversation.ts';
+import { fitConversation, needsSummary, resultOf, type StoredMessage, summarise } from './conversation.ts';
 import { withImages } from './prompt-images.ts';
 import { emptyAnswer, readAnswer, toMessage } from './read-answer.ts';
 import { runToolCall } from './run-tool-call.ts';

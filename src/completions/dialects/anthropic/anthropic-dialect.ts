@@ -1,5 +1,8 @@
 import type { ChatChunk, ChatRequest, ToolCall } from '../../contract/chat.ts';
 import {
+  ANSWER_TOOL,
+  ANSWER_TOOL_DESCRIPTION,
+  ANY_OBJECT,
   addArguments,
   addHiddenThinking,
   addSignature,
@@ -14,12 +17,15 @@ import {
   createBlockStream,
   deltaChunk,
   failedStep,
+  hasOpenObject,
   headOf,
   isOverfull,
   lastStep,
+  nameLostKeywords,
   silentStep,
   startTool,
   stepOf,
+  strictSchema,
   usageChunk,
 } from '../answer.ts';
 import { readConversation } from '../conversation.ts';
@@ -43,14 +49,6 @@ import {
   takenFields,
   visibleStops,
 } from '../request-fields.ts';
-import {
-  ANSWER_TOOL,
-  ANSWER_TOOL_DESCRIPTION,
-  ANY_OBJECT,
-  hasOpenObject,
-  nameLostKeywords,
-  strictSchema,
-} from '../structured-answer.ts';
 import { encodeText, encodeTurns, packHiddenThinking, packThinking } from './anthropic-messages.ts';
 import {
   type ClaudeModel,

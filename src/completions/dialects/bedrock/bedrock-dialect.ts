@@ -1,5 +1,6 @@
 import type { ChatChunk, ToolCall, Usage } from '../../contract/chat.ts';
 import {
+  ANSWER_TOOL,
   addArguments,
   addHiddenThinking,
   addSignature,
@@ -35,7 +36,6 @@ import {
   upstreamFailure,
 } from '../failure.ts';
 import { asCount, asList, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
-import { ANSWER_TOOL } from '../structured-answer.ts';
 import { encodeBedrockRequest } from './bedrock-request.ts';
 
 export const bedrockDialect: Dialect<BedrockStreamState> = {

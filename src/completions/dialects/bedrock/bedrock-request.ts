@@ -1,4 +1,12 @@
 import type { ChatRequest, ToolCall } from '../../contract/chat.ts';
+import {
+  ANSWER_TOOL,
+  ANSWER_TOOL_DESCRIPTION,
+  ANY_OBJECT,
+  hasOpenObject,
+  nameLostKeywords,
+  strictSchema,
+} from '../answer.ts';
 import { joinTurns, type PlacedItem, placeThinking, toolUseId } from '../anthropic/anthropic-messages.ts';
 import { type ClaudeModel, claudeModel, encodeThinking, readSampling } from '../anthropic/claude-model.ts';
 import {
@@ -21,14 +29,6 @@ import {
   takenFields,
   visibleStops,
 } from '../request-fields.ts';
-import {
-  ANSWER_TOOL,
-  ANSWER_TOOL_DESCRIPTION,
-  ANY_OBJECT,
-  hasOpenObject,
-  nameLostKeywords,
-  strictSchema,
-} from '../structured-answer.ts';
 
 const TAKEN = takenFields(
   ...['max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'stop', 'tools', 'tool_choice'],

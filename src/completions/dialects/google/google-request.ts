@@ -1,4 +1,5 @@
 import type { ChatRequest, ToolCall } from '../../contract/chat.ts';
+import { nameLostKeywords } from '../answer.ts';
 import {
   type ContentItem,
   callArguments,
@@ -21,7 +22,6 @@ import {
   type ToolUse,
   takenFields,
 } from '../request-fields.ts';
-import { nameLostKeywords } from '../structured-answer.ts';
 import { googleJsonSchema, googleSchema, needsJsonSchema } from './google-schema.ts';
 
 const TAKEN = takenFields(

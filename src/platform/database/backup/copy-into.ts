@@ -1,11 +1,11 @@
 import type { Clock } from '../../clock/clock.ts';
 import { AppError } from '../../errors/app-error.ts';
 import type { Database, DatabaseLocation, Engine, EngineName, SqlConnection } from '../database.ts';
-import { copyFacts } from '../database-facts.ts';
 import { type DatabaseDefinition, migrate } from '../migrations.ts';
 import { openEngine, runTransaction } from '../open-engine.ts';
 import {
   compareDigests,
+  copyFacts,
   digestTable,
   digestTables,
   holdsRows,

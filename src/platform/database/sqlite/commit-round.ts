@@ -1,6 +1,14 @@
 import type { SqlValue } from '../statement.ts';
-import { changesOf, ReadAgain, type SqliteConnection, type SqliteResult } from './sqlite-connection.ts';
-import { isDiskFailure, type SqliteFailure, toFailure, UnexpectedChanges } from './sqlite-errors.ts';
+import {
+  changesOf,
+  isDiskFailure,
+  ReadAgain,
+  type SqliteConnection,
+  type SqliteFailure,
+  type SqliteResult,
+  toFailure,
+  UnexpectedChanges,
+} from './sqlite-connection.ts';
 
 /**
  * One submitter's statements. They lie in `data` from `start`, flat, because that crosses threads fastest:

@@ -1,8 +1,16 @@
 import { AppError } from '../../errors/app-error.ts';
 import type { Engine, SqlConnection } from '../database.ts';
 import { checkedValue, type Runnable, type SqlValue, type Statement, type StatementResult } from '../statement.ts';
-import { changesOf, openSqliteConnection, readWith, type SqliteResult, toRows } from './sqlite-connection.ts';
-import { fromFailure, isBusy, toFailure } from './sqlite-errors.ts';
+import {
+  changesOf,
+  fromFailure,
+  isBusy,
+  openSqliteConnection,
+  readWith,
+  type SqliteResult,
+  toFailure,
+  toRows,
+} from './sqlite-connection.ts';
 import { makePrivateFile } from './sqlite-file.ts';
 import { type BoundStatement, claimThread, type ThreadClaim } from './sqlite-thread.ts';
 

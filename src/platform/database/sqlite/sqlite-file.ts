@@ -7,8 +7,7 @@ import { AppError, errorCode } from '../../errors/app-error.ts';
 import { makeFolder } from '../../files/make-folder.ts';
 import type { SqlConnection } from '../database.ts';
 import { checkedValue, type Runnable, type StatementResult } from '../statement.ts';
-import { changesOf, type SqliteMode, toRows } from './sqlite-connection.ts';
-import { fromFailure, isBusy, toFailure } from './sqlite-errors.ts';
+import { changesOf, fromFailure, isBusy, type SqliteMode, toFailure, toRows } from './sqlite-connection.ts';
 import { claimThread } from './sqlite-thread.ts';
 
 /** All pages in one step, so that the copy is of one moment; a copy in steps would start again after each commit. */

@@ -5,8 +5,7 @@ import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_thread
 import { AppError } from '../../errors/app-error.ts';
 import type { SqlValue } from '../statement.ts';
 import { ANSWERS, ANY_CHANGES, CALLS, type UnitOutcome } from './commit-round.ts';
-import type { SqliteMode, SqliteResult } from './sqlite-connection.ts';
-import { fromFailure } from './sqlite-errors.ts';
+import { fromFailure, type SqliteMode, type SqliteResult } from './sqlite-connection.ts';
 import type { FromWorker, ToWorker, WorkerStart } from './sqlite-worker.ts';
 
 /** A statement whose values have been checked. */

@@ -2,8 +2,13 @@ import { availableParallelism } from 'node:os';
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import type { SqlValue } from '../statement.ts';
 import { ANSWERS, CALLS, commitRound, endOfUnit, type Unit, type UnitOutcome } from './commit-round.ts';
-import { openSqliteConnection, readWith, type SqliteConnection, type SqliteMode } from './sqlite-connection.ts';
-import { toFailure } from './sqlite-errors.ts';
+import {
+  openSqliteConnection,
+  readWith,
+  type SqliteConnection,
+  type SqliteMode,
+  toFailure,
+} from './sqlite-connection.ts';
 
 /** This file runs in a thread of its own, so that waiting for the disk never stops the event loop of the program. */
 export interface WorkerStart {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { withSummary } from '../../../../src/bridge/agents/builtin/compaction.ts';
+import { withSummary } from '../../../../src/bridge/agents/builtin/conversation.ts';
 import { AppError } from '../../../../src/platform/errors/app-error.ts';
 import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
 import { recordTurn } from '../recorded-turn.ts';

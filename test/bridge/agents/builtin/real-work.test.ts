@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createCompleteOverHttp } from '../../../../src/bridge/agents/builtin/complete-over-http.ts';
-import { echo } from '../../../../src/completions/apis/demo-echo.ts';
+import { echo } from '../../../../src/completions/apis/demo-models.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
 import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { toolTable } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
-import { readGlob } from '../../../../src/bridge/agents/builtin/tools/glob-patterns.ts';
+import { readGlob } from '../../../../src/bridge/agents/builtin/tools/walk-folder.ts';
 import { toolContext, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
 import { until } from '../../../kit/until.ts';
 

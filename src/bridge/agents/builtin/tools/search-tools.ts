@@ -1,10 +1,9 @@
 import { Type } from 'typebox';
 import { type ConfinedFolder, locate, openEntry, openFolder, refuse } from './confinement.ts';
 import { isBinary, readLines } from './file-tools.ts';
-import { type PathPattern, readGlob } from './glob-patterns.ts';
 import { createLineMatcher, filesByRipgrep, type LineMatcher } from './text-search.ts';
 import { defineTool, type ToolContext } from './tool.ts';
-import { unreadable, walkFolder } from './walk-folder.ts';
+import { type PathPattern, readGlob, unreadable, walkFolder } from './walk-folder.ts';
 
 const MAX_LISTED = 1000;
 const MAX_DEPTH = 32;
