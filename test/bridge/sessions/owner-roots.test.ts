@@ -14,12 +14,12 @@ const refusal = (words: RegExp) => (error: { code: string; details: { reason: st
   return true;
 };
 
-async function world(t: TestContext) {
+async function world(t: TestContext, personal = 'trestle/{user}') {
   const home = await realpath(await temporaryFolder(t));
   const data = join(home, 'data');
   const project = join(home, 'project');
   for (const folder of [data, project]) await mkdir(folder);
-  const roots = createOwnerRoots({ listed: [], fallback: [home], personal: join(home, 'trestle', '{user}') });
+  const roots = createOwnerRoots({ listed: [], fallback: [home], personal: join(home, personal) });
   const places = createPrivatePlaces({ folders: [data], files: [] });
   const directories = createWorkingDirectories({ roots, dataDirectory: data, places });
   return { home, project, directories, folders: createFolderList(roots, places) };
@@ -52,6 +52,22 @@ test('a team and a service account have folders of their own, and odd ids have n
     directories.check(join(home, 'trestle', 'team_1'), 'user:../team_1'),
     refusal(/belongs to people/),
   );
+});
+
+test('{team} stands for the id as {user} does, wherever it is in the path', async (t) => {
+  const { home, directories } = await world(t, 'work/of-{team}/files');
+  for (const [owner, id] of [
+    ['team:team_1', 'team_1'],
+    [ANN, 'usr_ann'],
+  ] as const) {
+    const own = join(home, 'work', `of-${id}`, 'files');
+    assert.equal(await directories.check(own, owner), own);
+    assert.equal((await stat(own)).mode & 0o777, 0o700);
+    await assert.rejects(directories.check(own, 'review'), refusal(/belongs to people/));
+  }
+  const teams = join(home, 'work', 'of-team_1', 'files');
+  await assert.rejects(directories.check(teams, ANN), refusal(/outside of your own folder/));
+  await assert.rejects(directories.check(join(home, 'work'), 'team:team_1'), refusal(/outside of your own folder/));
 });
 
 test('the review token and nodes keep the shared folders, without those of people; the main token has all', async (t) => {
