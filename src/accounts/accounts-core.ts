@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { type CallbackNetwork, systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import type { Database } from '../platform/database/database.ts';
+import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
 import { originAllowed } from '../platform/http/cross-origin.ts';
 import type { RequestHead } from '../platform/http/surface.ts';
 import { withoutSlash } from '../platform/network-address/ip-address.ts';
@@ -35,7 +36,7 @@ import {
 } from './storage/administration-stores.ts';
 import { type CredentialStore, createCredentialStore } from './storage/credential-store.ts';
 import { createFlowStore, type FlowStore } from './storage/expiring-stores.ts';
-import { watchWrites } from './storage/guarded-writes.ts';
+import { type ChangedIds, watchWrites } from './storage/guarded-writes.ts';
 import { createLimitStore } from './storage/limit-store.ts';
 import { createWebhookStore } from './storage/outgoing-stores.ts';
 import { createSessionStore, type SessionStore } from './storage/session-store.ts';
@@ -51,6 +52,8 @@ import { createWebhookPost, type WebhookPost } from './webhooks/webhook-post.ts'
 
 export interface AccountsOptions extends Runtime {
   readonly settings: AccountsSettings;
+  /** Messages between instances. Undefined: no other shares the database. */
+  readonly wakeUps?: WakeUps | undefined;
   /** How long audit records are kept, in milliseconds; 0: for ever. */
   readonly auditRetentionMs: number;
   readonly database: Database<AccountsSchema>;
@@ -141,6 +144,16 @@ const SEEN_DELAY_MS = 1000;
 /** Where several instances share a database, a change made elsewhere counts here after this long. */
 const SHARED_FRESH_MS = 1000;
 
+/** The topic of messages between instances about people, logins and tokens. */
+const PEOPLE_CHANGED = 'people';
+const ID_FORM = /^[a-z]{2,4}_[a-z0-9]{26}$/;
+
+/** What other instances hear of a change: ids only, because a change may name secrets too. Empty: anybody may be meant. */
+function subjectsOf(ids: ChangedIds): readonly string[] {
+  const named = ids === 'all' ? [] : [...ids].filter((id): id is string => ID_FORM.test(String(id)));
+  return named.length === 0 ? [''] : named;
+}
+
 export function createAccountsCore(
   options: AccountsOptions,
   settings: () => AccountsSettings,
@@ -149,9 +162,18 @@ export function createAccountsCore(
 ): AccountsCore {
   const { secretBox, clock, randomness, makeId, logger, ownUrl } = options;
   const database = watchWrites(options.database, (ids) => {
+    peopleChanged(ids);
+    for (const subject of subjectsOf(ids)) options.wakeUps?.send(PEOPLE_CHANGED, subject);
+  });
+  options.wakeUps?.on(PEOPLE_CHANGED, (id) => {
+    peopleChanged(id === '' ? 'all' : new Set([id]));
+    if (id === '') owners.forgetPlans();
+    else void owners.refresh(id);
+  });
+  function peopleChanged(ids: ChangedIds): void {
     if (ids === 'all') userObjects.matrixChanged();
     identities.changed(ids);
-  });
+  }
   const freshMs = database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
   const users = createUserStore(database);
   const ownerStore = createOwnerStore(database);

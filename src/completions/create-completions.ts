@@ -21,7 +21,7 @@ import { storedInResponses } from './ingress/responses/responses-request.ts';
 import type { KeyAccess } from './keys/key-access.ts';
 import type { OwnKeys } from './keys/key-register.ts';
 import { createUpstreamObjects } from './lanes/upstream-objects.ts';
-import { createMeteredKeys, type KeyOwners, type MeteredKeys } from './metered-keys.ts';
+import { createMeteredKeys, type KeyOwners, type MeteredKeys, type MeteredKeysOptions } from './metered-keys.ts';
 import { createChatHandler } from './operations/chat-handler.ts';
 import { createEmbed, createEmbeddingsHandler } from './operations/embeddings-handler.ts';
 import { createMediaHandler } from './operations/media-handler.ts';
@@ -70,6 +70,8 @@ export interface CompletionsOptions extends Runtime {
   readonly programVersion: string;
   readonly database: Database<CompletionsSchema>;
   readonly environment: Environment;
+  /** Messages between instances. Undefined: no other shares the database. */
+  readonly wakeUps?: MeteredKeysOptions['wakeUps'];
   /** Whether an address is the one this program listens at. */
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   /** The people that keys belong to; undefined while this service runs alone. */

@@ -1,5 +1,6 @@
 import type { Clock } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
+import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
 import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
@@ -25,7 +26,7 @@ import { createOwnUsage, createUsageReport } from './metering/usage-cells.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
-import { createKeyStore } from './storage/key-store.ts';
+import { createKeyStore, KEY_CHANGED } from './storage/key-store.ts';
 import { createObjectStore } from './storage/object-store.ts';
 import { createUsageReportStore } from './storage/usage-report-store.ts';
 import { createCallStore, createUsageRetentionStore, createUsageStore } from './storage/usage-store.ts';
@@ -53,6 +54,8 @@ export interface MeteredKeysOptions extends Runtime {
   readonly otlpEndpoint: string;
   readonly programVersion: string;
   readonly database: Database<CompletionsSchema>;
+  /** Messages between instances. Undefined: no other shares the database. */
+  readonly wakeUps?: WakeUps | undefined;
   readonly priceOf: PriceOf;
   /** The people that keys belong to; undefined while this service runs alone. */
   readonly owners?: KeyOwners | undefined;
@@ -67,8 +70,10 @@ export interface KeyOwners {
   readonly record?: (event: KeyEvent) => Promise<void>;
 }
 
-/** Where several instances share a database, a revoked key works and a budget seems unspent for this long elsewhere. */
+/** Where several instances share a database, a budget seems unspent for this long elsewhere. */
 const SHARED_FRESH_MS = 1000;
+/** A key is known for this long while changes made by other instances arrive as messages, and while the database is away. */
+const TOLD_FRESH_MS = 60_000;
 
 export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
   const { owners, settings, otlpEndpoint, database, priceOf, clock, randomness, makeId, logger } = options;
@@ -77,7 +82,14 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
   const usageStore = createUsageStore(database);
   const reports = createUsageReportStore(database);
   const objects = createObjectStore(database);
-  const lookup = createKeyLookup({ store: keyStore, clock, freshMs });
+  const { wakeUps } = options;
+  const lookup = createKeyLookup({
+    store: keyStore,
+    clock,
+    freshMs: () => (wakeUps?.isListening() === true ? TOLD_FRESH_MS : freshMs),
+    usableMs: TOLD_FRESH_MS,
+  });
+  wakeUps?.on(KEY_CHANGED, (id) => (id === '' ? lookup.forgetAll() : lookup.forget(id)));
   const record = async (event: KeyEvent): Promise<void> => {
     const { event: what, actor, subject: owner, details } = event;
     logger.info({ actor, owner, ...details }, what);

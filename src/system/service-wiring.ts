@@ -24,6 +24,7 @@ import type { CompletionsSchema } from '../completions/storage/completions-schem
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase, Database } from '../platform/database/database.ts';
+import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
 import { createSortableIds } from '../platform/ids/sortable-id.ts';
@@ -56,6 +57,8 @@ export interface ServiceParts extends Runtime {
   readonly linkKeys: SecretKeys;
   /** Sign requests between instances of one database. */
   readonly relayKeys: SecretKeys;
+  /** Messages between instances. Undefined: no other shares the database. */
+  readonly wakeUps?: WakeUps | undefined;
 }
 
 /** What every running service has. */

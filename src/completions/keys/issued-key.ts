@@ -138,6 +138,8 @@ export interface KeyLookup {
   find(digest: string): FoundKey | undefined | Promise<FoundKey | undefined>;
   /** A key was changed or removed: what was known of it does not count any more. */
   forget(id: string): void;
+  /** Changes may have been missed: nothing of what was known counts any more. */
+  forgetAll(): void;
 }
 
 interface KeyLookupOptions {
@@ -145,9 +147,11 @@ interface KeyLookupOptions {
   readonly clock: Pick<Clock, 'monotonic'>;
   /**
    * How long a key is taken to be as it was. For ever where all changes pass through `forget`; where other instances
-   * may change keys, as long as a removed one may go on working there.
+   * may change keys without a word, as long as a removed one may go on working there.
    */
-  readonly freshMs: number;
+  freshMs(): number;
+  /** How long a key may be used that cannot be read again, because the database is away. */
+  readonly usableMs?: number;
 }
 
 interface Entry {
@@ -157,7 +161,7 @@ interface Entry {
 
 const MAX_ENTRIES = 10_000;
 
-export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): KeyLookup {
+export function createKeyLookup({ store, clock, freshMs, usableMs = 0 }: KeyLookupOptions): KeyLookup {
   // In the order of their last reading: the first one is the one to drop.
   const entries = new Map<string, Entry>();
   /** Calls that come together share one read. */
@@ -176,7 +180,14 @@ export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): Ke
 
   async function read(digest: string): Promise<FoundKey | undefined> {
     const before = changes;
-    const row = await store.byDigest(digest);
+    let row: FoundRow | undefined;
+    try {
+      row = await store.byDigest(digest);
+    } catch (error) {
+      const known = entries.get(digest);
+      if (known !== undefined && clock.monotonic() - known.readAt < usableMs) return known.key;
+      throw error;
+    }
     // What was read while a key was changed may be that key: only the store knows.
     if (before !== changes) return read(digest);
     if (row !== undefined) return keep(digest, row);
@@ -187,7 +198,7 @@ export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): Ke
   return {
     find(digest) {
       const entry = entries.get(digest);
-      if (entry !== undefined && clock.monotonic() - entry.readAt < freshMs) return entry.key;
+      if (entry !== undefined && clock.monotonic() - entry.readAt < freshMs()) return entry.key;
       const known = reading.get(digest);
       if (known !== undefined) return known;
       const fresh = read(digest).finally(() => reading.delete(digest));
@@ -198,6 +209,10 @@ export function createKeyLookup({ store, clock, freshMs }: KeyLookupOptions): Ke
       changes += 1;
       // A rotated key is known by two digests.
       for (const [digest, { key }] of entries) if (key.holder.id === id) entries.delete(digest);
+    },
+    forgetAll() {
+      changes += 1;
+      entries.clear();
     },
   };
 }

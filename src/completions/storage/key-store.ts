@@ -1,4 +1,5 @@
 import type { Database } from '../../platform/database/database.ts';
+import { wakeUpStatements } from '../../platform/database/postgres/wake-ups.ts';
 import type { CompletionsSchema, KeyRow, SpendingRow } from './completions-schema.ts';
 
 export interface KeyPage {
@@ -34,9 +35,13 @@ export interface KeyStore {
 }
 
 const TEAM = 'team:';
+/** The topic of messages between instances about keys; their subject is the id of a key. */
+export const KEY_CHANGED = 'key';
+const MAX_ID_LENGTH = 100;
 
 export function createKeyStore(database: Database<CompletionsSchema>): KeyStore {
   const { query } = database;
+  const tellOthers = (id: string) => wakeUpStatements(database.engine, KEY_CHANGED, id.slice(0, MAX_ID_LENGTH));
   const byDigest = database.statement((builder, given: { digest: string }) =>
     builder.selectFrom('keys').selectAll().where('digest', '=', given.digest),
   );
@@ -74,6 +79,7 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
           .set(({ eb }) => ({ revision: eb('revision', '+', 1) }))
           .where('id', '=', id)
           .compile(),
+        ...tellOthers(id),
       ]);
       return changed.changes > 0;
     },
@@ -91,6 +97,7 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
           }))
           .where('id', '=', id)
           .compile(),
+        ...tellOthers(id),
       ]);
       return changed.changes > 0;
     },
@@ -106,6 +113,7 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
       const [, removed] = await database.write([
         query.deleteFrom('key_spending').where('key_id', 'in', found).compile(),
         query.deleteFrom('keys').where('id', 'in', found).compile(),
+        ...tellOthers(id),
       ]);
       return removed.changes > 0;
     },

@@ -35,7 +35,7 @@ function start(freshMs: number) {
   const store = {
     byDigest: () => new Promise<KeyRow | undefined>((resolve) => reads.push(resolve)),
   };
-  return { clock, reads, lookup: createKeyLookup({ store, clock, freshMs }) };
+  return { clock, reads, lookup: createKeyLookup({ store, clock, freshMs: () => freshMs }) };
 }
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
