@@ -361,6 +361,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       crossOrigin: access.crossOrigin,
       isOpen: access.isOpen,
       credentialSetting: 'BRIDGE_AUTH_TOKEN',
+      servedLast: relay?.paths ?? [],
+      leave: jobs.leave,
       async settle() {
         jobs.settle();
         await Promise.all([sessions.settle(), forwarding.settle()]);

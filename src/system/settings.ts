@@ -87,6 +87,14 @@ const settingsSchema = setting.group('What all services share.', {
       description:
         'Where other instances reach this one: a loopback, private or link-local address, or a name of one. Empty: the address that it listens on, or the first private address of this machine.',
     }),
+    notice: setting.duration({
+      default: '5s',
+      minimum: '0s',
+      maximum: '10m',
+      reload: true,
+      description:
+        'How long an instance that is stopped goes on to serve everything while `/readyz` says 503, so that balancers see it first. Without PostgreSQL there is no notice.',
+    }),
   }),
   log: setting.group('What is logged to standard error.', {
     level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {

@@ -1,6 +1,7 @@
 import { sweepLeftovers } from '../platform/child-process/process-table.ts';
 import { systemClock, withinTime } from '../platform/clock/clock.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/setting-declaration.ts';
+import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { createHttpMetrics, type FigureSource } from '../platform/http/http-metrics.ts';
 import { isLoopbackBind } from '../platform/http/listen-address.ts';
@@ -77,7 +78,9 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   if (swept > 0) logger.warn({ swept }, 'ended processes that an earlier run had left behind');
 
   const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
-  const parts = await prepareServiceParts({
+  const wakeUps = await listenForOthers(settings, logger);
+  if (wakeUps !== undefined) opened.defer(() => wakeUps.stop());
+  const prepared = await prepareServiceParts({
     settings,
     services: names,
     environment,
@@ -88,6 +91,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     clock,
     logger,
   });
+  const parts: ServiceParts = { ...prepared, wakeUps };
   let listeningAt = '';
   /** Completions alone are called by programs. */
   const hasConsole = settings.console.enabled && names.some((name) => name !== 'completions');
@@ -212,10 +216,17 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       return changes;
     },
     async stop() {
-      await listener.drain(DRAIN_MS);
+      await listener.drain(DRAIN_MS, settings.database.url === '' ? 0 : settings.cluster.notice);
       await owned.disposeAsync();
     },
   };
+}
+
+/** Messages between instances; undefined where no other instance can share the database. */
+async function listenForOthers({ database: { url } }: Settings, logger: Logger): Promise<WakeUps | undefined> {
+  if (url === '') return undefined;
+  const { openWakeUps } = await import('../platform/database/postgres/wake-ups.ts');
+  return openWakeUps({ url, clock: systemClock, logger });
 }
 
 function publicUrl({ accounts }: Settings, ownUrl: string): string {

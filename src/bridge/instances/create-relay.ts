@@ -51,6 +51,8 @@ export interface Relay {
       readonly messageBytes: number;
     },
   ): readonly Route[];
+  /** Where other instances call. */
+  readonly paths: readonly string[];
   /** Whether another living instance has the session. */
   isElsewhere(owner: string, sessionId: string): Promise<boolean>;
   /** A file in the data directory of another instance. Throws NOT_FOUND when no instance with that directory lives. */
@@ -263,6 +265,7 @@ function createRelay(options: RelayOptions): Relay {
         defineRoute(`GET ${RELAY_PATH}/:kind/:id`, signed, op.file, sendFile),
       ];
     },
+    paths: [RELAY_PATH],
     isElsewhere: async (owner, sessionId) =>
       (await owners.ofRow(await createSessionStore(database).find(sessionId, owner))) !== undefined,
     file,

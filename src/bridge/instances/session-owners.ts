@@ -114,6 +114,7 @@ export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' 
   return async ({ find, ask, answered, here, repeat }) => {
     let lookups = 0;
     let lostAt: number | undefined;
+    let leavingAt: number | undefined;
     for (;;) {
       const row = await find();
       const target = await owners.ofRow(row);
@@ -121,7 +122,9 @@ export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' 
       if (target === undefined && !owners.isTaken(row)) return here();
       const answer = target === undefined ? undefined : await ask(target);
       if (answer?.kind === 'result') return answered(answer.result);
-      if (answer?.kind === 'error' && wordOf(answer.error) !== 'NOT_OWNER') throw ownError(answer.error);
+      const word = answer?.kind === 'error' ? wordOf(answer.error) : '';
+      if (answer?.kind === 'error' && word !== 'NOT_OWNER' && word !== 'SHUTTING_DOWN') throw ownError(answer.error);
+      if (word === 'SHUTTING_DOWN') leavingAt ??= clock.monotonic();
       const { reason, outcome } =
         answer?.kind === 'failed'
           ? answer
@@ -134,12 +137,9 @@ export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' 
         lostAt ??= clock.monotonic();
         repeat?.();
       }
-      if (
-        lostAt !== undefined &&
-        repeat !== undefined &&
-        clock.monotonic() - lostAt < MAX_LOST_MS &&
-        !stopped.aborted
-      ) {
+      // One that is being stopped has started nothing: the next one with its data directory has the session, or anybody.
+      const waitsSince = (repeat === undefined ? undefined : lostAt) ?? leavingAt;
+      if (waitsSince !== undefined && clock.monotonic() - waitsSince < MAX_LOST_MS && !stopped.aborted) {
         await pause(clock, AGAIN_MS, stopped);
         continue;
       }

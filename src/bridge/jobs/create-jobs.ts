@@ -48,6 +48,8 @@ export interface Jobs {
   endAllOf(owner: string): Promise<void>;
   /** Ends the running jobs of teams that a person has left. Those that wait end when it is their turn. */
   endLeft(person: Owner): void;
+  /** Begins no job any more: other bridges do. */
+  leave(): void;
   /** Takes no new jobs and begins none. */
   settle(): void;
   /** Called when all turns have ended: stores how their jobs ended. */
@@ -283,6 +285,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       }
     },
     endLeft: (person) => runner.cancelWhere((job) => job.member === person.id && !isMemberAtWork(person, job.owner)),
+    leave: runner.settle,
     settle() {
       isDraining = true;
       runner.settle();

@@ -16,7 +16,8 @@ interface CommonRoutesOptions {
   /** The bearer token that opens `/metrics` to other machines; empty when none does. Asked each time: it may change. */
   metricsToken(): string;
   readiness(): Promise<ReadinessReport>;
-  isDraining(): boolean;
+  /** Whether it is about to stop: balancers should send nothing more. */
+  isLeaving(): boolean;
 }
 
 /** These answer while the listener drains, and are asked by machines that need no credential. */
@@ -32,7 +33,7 @@ const FORWARDING_HEADERS = ['x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 
 
 /** What every listener serves, whichever services it carries. */
 export function createCommonSurface(options: CommonRoutesOptions): HttpSurface {
-  const { metrics, readiness, isDraining } = options;
+  const { metrics, readiness, isLeaving } = options;
   const routes: Route[] = [
     {
       method: 'GET',
@@ -50,9 +51,9 @@ export function createCommonSurface(options: CommonRoutesOptions): HttpSurface {
       schema: { response: { 200: Readiness, 503: Readiness } },
       async handle({ reply }): Promise<Static<typeof Readiness>> {
         const { ready, checks } = await readiness();
-        if (ready && !isDraining()) return { status: 'ready', checks };
+        if (ready && !isLeaving()) return { status: 'ready', checks };
         reply.code(503);
-        return { status: isDraining() ? 'draining' : 'unavailable', checks };
+        return { status: isLeaving() ? 'draining' : 'unavailable', checks };
       },
     },
     {
@@ -145,12 +146,17 @@ interface AdmissionOptions {
   readonly headerCount: number;
   readonly checkHost: HostCheck;
   isDraining(): boolean;
+  /** Paths that are served during a drain, with what lies below them. */
+  readonly servedLast: readonly string[];
 }
 
 /** What is asked of every request before it is even routed, WebSocket upgrades included. */
 export type Admission = (state: RequestState) => AppError | undefined;
 
-export function createAdmission({ headerCount, checkHost, isDraining }: AdmissionOptions): Admission {
+export function createAdmission(options: AdmissionOptions): Admission {
+  const { headerCount, checkHost, isDraining, servedLast } = options;
+  const isServed = (path: string) =>
+    probePaths.has(path) || servedLast.some((last) => path === last || path.startsWith(`${last}/`));
   return (state) => {
     const { request } = state;
     if (request.rawHeaders.length > headerCount * 2) return new AppError('HEADERS_TOO_LARGE');
@@ -160,6 +166,6 @@ export function createAdmission({ headerCount, checkHost, isDraining }: Admissio
     if (request.url?.charCodeAt(0) !== 0x2f) {
       return new AppError('INVALID_REQUEST', { reason: 'its target must be a path' });
     }
-    return isDraining() && !probePaths.has(state.path) ? new AppError('SHUTTING_DOWN') : undefined;
+    return isDraining() && !isServed(state.path) ? new AppError('SHUTTING_DOWN') : undefined;
   };
 }

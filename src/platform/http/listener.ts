@@ -175,20 +175,28 @@ export interface Listener {
   readonly surfaces: readonly HttpSurface[];
   /** Asks for every open WebSocket whether its caller is still allowed; for after a reload. */
   revalidate(): void;
-  /** Refuses new work from now on, gives what is under way this long, then closes everything. */
-  drain(graceMs: number): Promise<void>;
+  /**
+   * Says that it is not ready, and serves everything for the notice: balancers need a moment to see it. Then it refuses new
+   * work, gives what is under way its time, and closes everything. After a notice, WebSockets are closed first, because
+   * their clients find another instance.
+   */
+  drain(graceMs: number, noticeMs?: number): Promise<void>;
   /** Closes everything immediately. */
   close(): Promise<void>;
 }
 
 const PARTING_MS = 100;
+/** So long WebSockets are closed one after the other, so that their clients do not all come back in the same moment. */
+const SPREAD_MS = 2_000;
 
 export function createListener(options: ListenerOptions): Listener {
   const { address, insecure = false, allowedHosts = [], trustedProxies = [], metrics, logger, clock } = options;
   const limits = { ...defaultLimits, ...options.limits };
-  let draining: Promise<void> | undefined;
+  let leaving: Promise<void> | undefined;
   let closing: Promise<void> | undefined;
-  const isDraining = () => draining !== undefined || closing !== undefined;
+  let refusesWork = false;
+  const isLeaving = () => leaving !== undefined || closing !== undefined;
+  const isDraining = () => refusesWork || closing !== undefined;
 
   const readiness = createReadiness({
     checks: options.readinessChecks ?? {},
@@ -197,7 +205,7 @@ export function createListener(options: ListenerOptions): Listener {
     logger,
   });
   const { metricsToken = () => '' } = options;
-  const common = createCommonSurface({ metrics, readiness, isDraining, metricsToken });
+  const common = createCommonSurface({ metrics, readiness, isLeaving, metricsToken });
   const surfaces = [...options.surfaces, common];
   const isOpen = () => options.surfaces.some((surface) => surface.isOpen());
 
@@ -206,16 +214,17 @@ export function createListener(options: ListenerOptions): Listener {
   const makeRequestId = createRequestIds(options.randomness);
   const { requestLines } = options;
   const record = createRequestRecord({ inFlight, metrics, clock, logger, requestLines });
-  const refuse = createRefuser({ surfaceFor, clock, logger, lingerMs: limits.lingerMs, isDraining });
+  const refuse = createRefuser({ surfaceFor, clock, logger, lingerMs: limits.lingerMs, isDraining: isLeaving });
   const checkHost = createHostCheck({ boundHost: address.host, insecure, allowedHosts, isOpen });
-  const admit = createAdmission({ headerCount: limits.headerCount, checkHost, isDraining });
+  const servedLast = surfaces.flatMap((surface) => surface.servedLast ?? []);
+  const admit = createAdmission({ headerCount: limits.headerCount, checkHost, isDraining, servedLast });
   const webSockets = createWebSockets({ surfaces, limits, metrics, clock, logger, refuse, admit });
   const rows = surfaces.flatMap((surface) =>
     [...surface.routes, ...withoutUpgrade(surface), ...preflightRoutes(surface)].map((route) =>
       createRouteRow({ surface, route, metrics, defaultBodyLimit: limits.bodyBytes }),
     ),
   );
-  const router = createRouter({ rows, refuse, isDraining });
+  const router = createRouter({ rows, refuse, isDraining: isLeaving });
   const isTrustedProxy = createAddressMatcher(trustedProxies);
   const origin = { hasTrustedProxies: trustedProxies.length > 0, isTrustedProxy };
 
@@ -266,9 +275,16 @@ export function createListener(options: ListenerOptions): Listener {
   limitConnections(server, limits.connectionsPerAddress, isTrustedProxy);
   metrics.watch({ requestsInFlight: inFlight.count, webSockets: webSockets.count });
 
-  async function finish(graceMs: number): Promise<void> {
+  async function leave(graceMs: number, noticeMs: number): Promise<void> {
+    for (const surface of surfaces) surface.leave?.();
+    if (noticeMs > 0) await pause(clock, noticeMs);
+    refusesWork = true;
     inFlight.closeAfterAnswers();
     const settled = Promise.allSettled([inFlight.whenIdle(), ...surfaces.map((surface) => surface.settle?.())]);
+    if (noticeMs > 0) {
+      const closed = webSockets.closeAll(1012, 'restarting', SPREAD_MS);
+      await withinTime(clock, SPREAD_MS + limits.closeTimeoutMs, closed, () => undefined);
+    }
     await withinTime(clock, graceMs, settled, () => undefined);
     await withinTime(clock, limits.closeTimeoutMs, webSockets.closeAll(1001, 'shutting down'), () => undefined);
     // Clients come back as soon as they have their answers: a moment later there are fewer to turn away.
@@ -294,9 +310,9 @@ export function createListener(options: ListenerOptions): Listener {
       return openAddress(server, address);
     },
     revalidate: webSockets.revalidate,
-    drain(graceMs) {
-      draining ??= finish(graceMs);
-      return draining;
+    drain(graceMs, noticeMs = 0) {
+      leaving ??= leave(graceMs, noticeMs);
+      return leaving;
     },
     close() {
       closing ??= shut();

@@ -175,6 +175,10 @@ export interface HttpSurface {
   isOpen(): boolean;
   /** The setting that asks for a credential, named when a public address is refused. */
   readonly credentialSetting?: string;
+  /** Paths that are served while the listener drains, with what lies below them: for what is under way here. */
+  readonly servedLast?: readonly string[];
+  /** Called once, when the listener is about to drain: take no work by itself any more. */
+  leave?(): void;
   /** Called once, when the listener drains: take no new work, and resolve when the work under way is done. */
   settle?(): Promise<void>;
 }

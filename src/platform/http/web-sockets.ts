@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { pause } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Admission } from './common-routes.ts';
@@ -18,8 +19,8 @@ export interface WebSockets {
   /** Closes (1008) every socket whose route no longer allows its caller. */
   revalidate(): void;
   count(): number;
-  /** Closes all sockets, and resolves when all are closed. */
-  closeAll(code: number, reason: string): Promise<void>;
+  /** Closes all sockets, spread over that time, and resolves when all are closed. */
+  closeAll(code: number, reason: string, spreadMs?: number): Promise<void>;
   terminateAll(): void;
 }
 
@@ -34,6 +35,9 @@ export interface WebSocketsOptions extends Pick<Runtime, 'clock' | 'logger'> {
 interface UpgradeRow extends MatchedRow {
   readonly route: UpgradeRoute;
 }
+
+/** Between two groups of sockets, where they are not all closed in the same moment. */
+const CLOSE_PAUSE_MS = 50;
 
 export function createWebSockets(options: WebSocketsOptions): WebSockets {
   const { surfaces, limits, metrics, clock, logger, refuse, admit } = options;
@@ -167,11 +171,16 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
       }
     },
     count: () => channels.size,
-    async closeAll(code, reason) {
+    async closeAll(code, reason, spreadMs = 0) {
       if (channels.size === 0) return;
       const { promise, resolve } = Promise.withResolvers<void>();
       whenEmpty = resolve;
-      for (const channel of channels.keys()) channel.close(code, reason);
+      const all = [...channels.keys()];
+      const together = Math.ceil((all.length * CLOSE_PAUSE_MS) / Math.max(spreadMs, CLOSE_PAUSE_MS));
+      for (const [index, channel] of all.entries()) {
+        if (index > 0 && index % together === 0) await pause(clock, CLOSE_PAUSE_MS);
+        channel.close(code, reason);
+      }
       await promise;
     },
     terminateAll() {
