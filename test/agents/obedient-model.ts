@@ -12,14 +12,15 @@ const REMINDERS = /<system-reminder>.*?<\/system-reminder>/gs;
 
 /**
  * A model that does what the prompt says. `SAY word`: says it, in three pieces. `RUN command`: runs it with the agent's
- * own tool and repeats what that printed. `WAIT`: starts to speak and never ends. `RECALL`: lists all words that it was
- * told to say before in the same conversation.
+ * own tool and repeats what that printed. `CALL server tool`: does so with that tool. `LOOK`: says how
+ * many images it sees. `WAIT`: starts to speak and never ends. `RECALL`: lists all words that it was told to say before in
+ * the same conversation.
  */
 export function startObedientModel(): Promise<ScriptedModel> {
   return startScriptedModel(obey);
 }
 
-function obey({ model, userTexts: all, toolResults, toolNames }: ModelRequest): ModelReply {
+function obey({ model, userTexts: all, toolResults, toolNames, images }: ModelRequest): ModelReply {
   // Prompts of the agents themselves, such as for a title, offer no tools.
   if (toolNames.length === 0) return { text: ['a title'] };
   // Some agents speak as the user, to remind the model of something.
@@ -31,12 +32,36 @@ function obey({ model, userTexts: all, toolResults, toolNames }: ModelRequest): 
     if (toolResults.length > 0) return { text: ['It printed: ', toolResults.join(' ')] };
     return { text: ['I run it.'], toolCall: { name: shell, arguments: SHELLS[shell]?.(command) ?? {} } };
   }
+  const [, server = '', tool] = /CALL (\w+) (\w+)/.exec(last) ?? [];
+  if (tool !== undefined) return callTool(`mcp__${server}__${tool}`, tool, toolNames, toolResults);
+  if (last.includes('LOOK')) return { text: [`I see ${images} image(s).`] };
   if (last.includes('WAIT')) return { text: ['I wait'], endless: true };
   if (last.includes('RECALL')) return { text: [`Said: ${wordsOf(userTexts).join(' ')}.`] };
   return {
     thinking: 'I was told to say something.',
     text: ['Here ', 'is ', `${wordsOf([last]).join('')} from ${model}.`],
   };
+}
+
+/** Some agents hide the tools of MCP servers behind two of their own: one that finds them, and one that calls them. */
+function callTool(
+  full: string,
+  tool: string,
+  toolNames: readonly string[],
+  toolResults: readonly string[],
+): ModelReply {
+  const shown = toolNames.find((name) => name.endsWith(tool));
+  const calls =
+    shown === undefined
+      ? [
+          { name: 'tool_search', arguments: { query: `select:${full}` } },
+          { name: 'tool_call', arguments: { name: full, arguments: {} } },
+        ]
+      : [{ name: shown, arguments: {} }];
+  const toolCall = calls[toolResults.length];
+  return toolCall === undefined
+    ? { text: ['It answered: ', toolResults.join(' ')] }
+    : { text: ['I call it.'], toolCall };
 }
 
 function wordsOf(texts: readonly string[]): readonly string[] {

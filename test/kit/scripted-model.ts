@@ -10,6 +10,8 @@ export interface ModelRequest {
   /** What tools answered after the user last spoke. */
   readonly toolResults: readonly string[];
   readonly toolNames: readonly string[];
+  /** Images since the model last spoke. */
+  readonly images: number;
   readonly streamed: boolean;
 }
 
@@ -135,6 +137,7 @@ const chat: ModelDialect = {
         .slice(lastUser + 1)
         .flatMap(({ role, content }) => (role === 'tool' ? [textOf(content)] : [])),
       toolNames: (body.tools ?? []).map((tool: Json) => tool.function?.name ?? ''),
+      images: imagesIn(messages.slice(messages.findLastIndex(({ role }) => role === 'assistant') + 1)),
       streamed: body.stream === true,
     };
   },
@@ -187,6 +190,7 @@ const responses: ModelDialect = {
         .slice(lastUser + 1)
         .flatMap(({ type, output }) => (String(type).endsWith('_call_output') ? [textOf(output)] : [])),
       toolNames: (body.tools ?? []).map((tool: Json) => tool.name ?? tool.type ?? ''),
+      images: imagesIn(input.slice(input.findLastIndex(({ role }) => role === 'assistant') + 1)),
       streamed: body.stream === true,
     };
   },
@@ -243,6 +247,7 @@ const gemini: ModelDialect = {
       toolNames: (body.tools ?? []).flatMap((tool: Json) =>
         (tool.functionDeclarations ?? []).map(({ name }: { name: string }) => name),
       ),
+      images: parts(contents[lastUser] ?? {}).filter(({ inlineData }) => inlineData !== undefined).length,
       streamed: path.includes(':stream'),
     };
   },
@@ -259,6 +264,12 @@ function textOf(content: Json): string {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return JSON.stringify(content ?? '');
   return content.map((part: Json) => part.text ?? '').join('');
+}
+
+/** In the forms of chat (`image_url`) and of responses (`input_image`). */
+function imagesIn(messages: readonly Json[]): number {
+  const parts = messages.flatMap(({ content }) => (Array.isArray(content) ? content : []));
+  return parts.filter(({ type }) => type === 'image_url' || type === 'input_image').length;
 }
 
 function joined(reply: ModelReply): string {

@@ -109,6 +109,8 @@ const ROWS: Readonly<Record<string, ModelRow>> = {
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
         DISABLE_AUTOUPDATER: '1',
         DISABLE_TELEMETRY: '1',
+        // Tools of MCP servers are shown to the model from the beginning: only models of Anthropic can load them later.
+        ENABLE_TOOL_SEARCH: 'false',
       },
     }),
   },
