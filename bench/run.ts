@@ -8,6 +8,7 @@ import { accountsSuite, growthSuite } from './accounts/suite.ts';
 import { agentTasksSuite } from './agent-tasks/suite.ts';
 import { bridgeSuite } from './bridge/suite.ts';
 import { completionsSuite } from './completions/suite.ts';
+import { consoleSuite } from './console/suite.ts';
 import { jobsSuite } from './jobs/suite.ts';
 import { platformSuite } from './platform/suite.ts';
 import { drawChart } from './report/chart.ts';
@@ -30,6 +31,7 @@ const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonl
   completions: completionsSuite,
   accounts: accountsSuite,
   growth: growthSuite,
+  console: consoleSuite,
   'agent-tasks': agentTasksSuite,
 };
 

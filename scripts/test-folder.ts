@@ -7,18 +7,23 @@ import { findExecutable } from '../src/platform/child-process/child-environment.
 /**
  * `node scripts/run.cjs scripts/test-folder.ts <name>`: runs the tests of `test/<name>`, a folder with packages of its
  * own. Only these tests need the packages, so they are installed here and not by `npm install`.
+ * With the name of a file and its arguments it runs that file of the folder instead.
  */
 
 const PROJECT = join(import.meta.dirname, '..');
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
 
-const [name = ''] = process.argv.slice(2);
+const [name = '', file, ...given] = process.argv.slice(2);
 const folder = join(PROJECT, 'test', name);
 const environment = { ...process.env, ...(name === 'pages' ? { CHROMIUM: await findBrowser() } : {}) };
 installPackages();
 run(['node_modules/typescript/bin/tsc', '--noEmit', '-p', join(folder, 'tsconfig.json')]);
-const files = globSync(`test/${name}/*.test.ts`, { cwd: PROJECT });
-const child = spawn(process.execPath, ['--test', '--test-timeout=120000', '--test-concurrency=2', ...files], {
+const tests = globSync(`test/${name}/*.test.ts`, { cwd: PROJECT });
+const args =
+  file === undefined
+    ? ['--test', '--test-timeout=120000', '--test-concurrency=2', ...tests]
+    : [join(folder, file), ...given];
+const child = spawn(process.execPath, args, {
   cwd: PROJECT,
   stdio: 'inherit',
   env: environment,

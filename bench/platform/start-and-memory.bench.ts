@@ -35,11 +35,18 @@ export async function benchStart({ starts, built }: { starts: number; built: boo
   return figures;
 }
 
-async function startOnce(entry: readonly string[]): Promise<{ readyMs: number; idleMebibytes: number }> {
+/** One start with its own data directory, in an environment that has these variables, too. */
+export async function startOnce(
+  entry: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<{ readonly readyMs: number; readonly idleMebibytes: number }> {
   const folder = await mkdtemp(join(tmpdir(), 'trestle-bench-'));
   const started = performance.now();
   const args = [...entry, 'serve', '--json', '--listen', '127.0.0.1:0', '--data-dir', folder];
-  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'ignore'] });
+  const child = spawn(process.execPath, args, {
+    ...{ cwd: ROOT, env: { ...process.env, ...environment } },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
   try {
     const url = await urlOf(child);
     const response = await fetch(`${url}/readyz`);

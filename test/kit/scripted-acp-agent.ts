@@ -196,6 +196,16 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     for (let number = 0; number < Number(rest); number += 1) say(id, `${number} `);
     return 'end_turn';
   },
+  /** `pace RATE SECONDS`: says numbered words, so many in a second. */
+  async pace({ id }, rest) {
+    const [rate = 1, seconds = 1] = rest.split(' ').map(Number);
+    const started = performance.now();
+    for (let number = 1; number <= rate * seconds; number += 1) {
+      await pause(Math.max(0, started + (number * 1000) / rate - performance.now()));
+      say(id, `word-${number} `);
+    }
+    return 'end_turn';
+  },
   /** `sh LINE`: runs a line of a shell in its folder, and says what came out of it. */
   sh({ id, folder }, rest) {
     const { status, stdout, stderr } = spawnSync('sh', ['-c', rest], { cwd: folder, encoding: 'utf8' });
