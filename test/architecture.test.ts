@@ -10,6 +10,7 @@ import {
   findFragments,
   importsRunOneWay,
   onlyListedPackages,
+  tooManyFiles,
 } from './architecture/import-rules.ts';
 import {
   checkPath,
@@ -134,6 +135,8 @@ for (const [sentence, rule] of Object.entries(rulesForEverything)) {
 test('files and folders have kebab-case names that say what is inside', () => {
   assertNone(listFiles(allFolders).flatMap(checkPath));
 });
+
+test('the program has at most 520 files without the console', () => assertNone(tooManyFiles(program)));
 
 test('a small file has several importers, or one in another folder', () => assertNone(findFragments(program)));
 

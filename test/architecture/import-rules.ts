@@ -121,6 +121,17 @@ export function findFolderCycles(files: readonly SourceFile[], service: string):
   return findCycles([...folders.values()]);
 }
 
+/** How many files the program may have, without the pages of the console. */
+const MAX_FILES = 520;
+
+/** More files than a reader can find their way in: join files of one topic before another is added. */
+export function tooManyFiles(files: readonly SourceFile[], limit = MAX_FILES): Violation[] {
+  const counted = files.filter(({ path }) => path.endsWith('.ts') && !path.startsWith('src/console/'));
+  if (counted.length <= limit) return [];
+  const message = `${counted.length} files; the limit is ${limit}: merge files of one topic`;
+  return [{ path: 'src', line: 1, message }];
+}
+
 const MIN_LINES = 60;
 
 /** Small files that exactly one file imports, and that file lies in the same folder: the two are one topic. */

@@ -8,6 +8,7 @@ import {
   findFragments,
   importsRunOneWay,
   onlyListedPackages,
+  tooManyFiles,
 } from './import-rules.ts';
 import {
   checkPath,
@@ -327,6 +328,15 @@ test('a small file that only a neighbour imports is found, and a folder on the l
   assert.deepEqual(findFragments([user, elsewhere, part]), []);
   assert.deepEqual(findFragments([elsewhere, part]), []);
   assert.deepEqual(findFragments([user, parseSource('src/a/part.ts', long)]), []);
+});
+
+test('more files than the limit are found, and those of the console do not count', () => {
+  const files = ['src/a.ts', 'src/b.ts', 'src/console/c.ts'].map((path) => parseSource(path, ''));
+  assert.deepEqual(tooManyFiles(files, 2), []);
+  assert.deepEqual(
+    tooManyFiles(files, 1).map(({ message }) => message),
+    ['2 files; the limit is 1: merge files of one topic'],
+  );
 });
 
 test('a walk that is too long, leads nowhere or skips an import is found', () => {
