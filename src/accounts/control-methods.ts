@@ -14,10 +14,23 @@ import type { FoundUser } from './storage/accounts-schema.ts';
 /** Anyone who may run commands on this data directory is above all users. */
 const COMMAND = { id: 'command', role: 'root' };
 
-const Made = Type.Object({
-  user: User,
-  token: Type.Optional(Type.String({ description: 'To set the password with.' })),
-});
+const Changed = Type.Object({ user: User });
+
+/** What each method returns. Commands have their types from here. */
+export const accountsControlResults = {
+  'users.create': Type.Object({
+    user: User,
+    token: Type.Optional(Type.String({ description: 'To set the password with.' })),
+  }),
+  'users.list': Type.Object({ users: Type.Array(User), nextCursor: Type.Union([Type.String(), Type.Null()]) }),
+  'users.role': Changed,
+  'users.plan': Changed,
+  'users.resetPassword': Type.Object({ user: User, token: Type.String() }),
+  'users.resetMfa': Changed,
+  'agents.create': Type.Object({ agent: Agent, token: Type.String() }),
+  'agents.list': Type.Object({ agents: Type.Array(Agent) }),
+  'agents.revoke': Type.Object({}),
+};
 const Named = { user: Type.String({ minLength: 1, maxLength: 254, description: 'Id or e-mail address.' }) };
 
 /** What the operator's commands ask of this service: `trestle user`, `trestle proxy-node`. */
@@ -48,7 +61,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
         role: Type.String(),
         password: Type.Optional(Type.String()),
       }),
-      result: Made,
+      result: accountsControlResults['users.create'],
       async handle({ email, name, role: asked, password }) {
         const { user, token } = await createPerson({
           how: 'command',
@@ -70,7 +83,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
         role: Type.Optional(Type.String()),
         ...PageQuery.properties,
       }),
-      result: Type.Object({ users: Type.Array(User), nextCursor: Type.Union([Type.String(), Type.Null()]) }),
+      result: accountsControlResults['users.list'],
       async handle({ search, role, cursor, limit }) {
         const filter = { role, search: search === undefined ? undefined : nameKey(search) };
         const page = await pageOf(limit, (most) => userAdministration.list(filter, cursor, most));
@@ -81,7 +94,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       name: 'users.role',
       summary: 'Gives a user another role.',
       params: Type.Object({ ...Named, role: Type.String() }),
-      result: Type.Object({ user: User }),
+      result: accountsControlResults['users.role'],
       async handle({ user, role }) {
         const { id } = await findUser(user);
         return { user: await userObjects.describe(await administration.setRole(id, role, COMMAND)) };
@@ -91,7 +104,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       name: 'users.plan',
       summary: 'Gives a user another plan.',
       params: Type.Object({ ...Named, plan: Type.String({ maxLength: 64 }) }),
-      result: Type.Object({ user: User }),
+      result: accountsControlResults['users.plan'],
       async handle({ user, plan }) {
         const { id } = await findUser(user);
         return { user: await userObjects.describe(await administration.setPlan(id, plan, COMMAND)) };
@@ -101,7 +114,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       name: 'users.resetPassword',
       summary: 'Issues a token to set a new password with.',
       params: Type.Object(Named),
-      result: Type.Object({ user: User, token: Type.String() }),
+      result: accountsControlResults['users.resetPassword'],
       async handle({ user: named }) {
         const user = await findUser(named);
         const { token, statement } = flows.issue('set_password', { userId: user.id });
@@ -114,7 +127,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       name: 'users.resetMfa',
       summary: 'Removes the second factor of a user who has lost it.',
       params: Type.Object(Named),
-      result: Type.Object({ user: User }),
+      result: accountsControlResults['users.resetMfa'],
       async handle({ user: named }) {
         const { id } = await findUser(named);
         return { user: await userObjects.describe(await administration.resetMfa(id, COMMAND)) };
@@ -124,7 +137,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       name: 'agents.create',
       summary: 'Registers an agent of a proxy node.',
       params: NewAgent,
-      result: Type.Object({ agent: Agent, token: Type.String() }),
+      result: accountsControlResults['agents.create'],
       async handle(agent) {
         requireProxyNodes(core.settings());
         const created = await agentRegistry.create(agent, COMMAND);
@@ -135,7 +148,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       name: 'agents.list',
       summary: 'Lists the agents of proxy nodes.',
       params: Type.Object({}),
-      result: Type.Object({ agents: Type.Array(Agent) }),
+      result: accountsControlResults['agents.list'],
       async handle() {
         requireProxyNodes(core.settings());
         return { agents: (await agentRegistry.list()).map(describeAgent) };
@@ -145,7 +158,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
       name: 'agents.revoke',
       summary: 'Removes an agent; its token stops working.',
       params: Type.Object({ id: Type.String({ minLength: 1, maxLength: 64 }) }),
-      result: Type.Object({}),
+      result: accountsControlResults['agents.revoke'],
       async handle({ id }) {
         requireProxyNodes(core.settings());
         await agentRegistry.revoke(id, COMMAND);

@@ -8,7 +8,6 @@ import type { Finding } from '../system/doctor/findings.ts';
 import { dataDirectory, settingsDeclaration } from '../system/settings.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
 import { callFromCommand, loadSettings } from './load-settings.ts';
-import type { ApiStatus, ModelEntry } from './models.ts';
 
 type Options = Readonly<Record<string, unknown>>;
 
@@ -111,10 +110,7 @@ async function lookAround(options: Options, context: CommandContext): Promise<Su
 }
 
 async function findApis(options: Options, context: CommandContext): Promise<readonly FoundApi[]> {
-  const listed = (await callFromCommand(options, context, 'completions', 'models.list', {})) as {
-    readonly apis: readonly ApiStatus[];
-    readonly models: readonly ModelEntry[];
-  };
+  const listed = await callFromCommand(options, context, 'completions', 'models.list', {});
   const modelsOf = (id: string) =>
     listed.models.filter((model) => model.id.startsWith(`${id}/`)).map((model) => model.id.slice(id.length + 1));
   const found = await Promise.all(

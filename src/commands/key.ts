@@ -1,27 +1,13 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseDuration } from '../platform/config/setting.ts';
+import type { ControlResult } from '../system/controls.ts';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand, commaList } from './load-settings.ts';
 
 const NONE = 'none';
 const MAX_GRACE_MS = 86_400_000;
 
-interface KeyInfo {
-  readonly id: string;
-  readonly name: string;
-  readonly owner: string;
-  readonly hint: string;
-  readonly models: readonly string[];
-  readonly tags: readonly string[];
-  readonly requests_per_minute: number | null;
-  readonly tokens_per_minute: number | null;
-  readonly max_parallel: number | null;
-  readonly budget: { readonly usd: number; readonly period: string } | null;
-  readonly expires_at: string | null;
-  readonly created_at: string;
-  readonly enabled: boolean;
-  readonly previous_until: string | null;
-}
+type KeyInfo = ControlResult<'completions', 'keys.change'>;
 
 interface CreateOptions {
   readonly owner?: string;
@@ -91,9 +77,7 @@ function registerCreate(key: Command, context: CommandContext): void {
         ...(given.budget !== undefined && { budget: given.budget }),
         ...(given.expires !== undefined && { expires_at: given.expires }),
       };
-      const issued = (await callFromCommand(options, context, 'completions', 'keys.create', params)) as KeyInfo & {
-        readonly key: string;
-      };
+      const issued = await callFromCommand(options, context, 'completions', 'keys.create', params);
       if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
       else context.stdout(`${issued.key}\n\n  ${issued.id}  ${issued.name}. Keep the key: it is not shown again.\n`);
     });
@@ -112,10 +96,10 @@ function registerList(key: Command, context: CommandContext): void {
       const data: KeyInfo[] = [];
       for (let more = true; more; ) {
         const after = data.at(-1)?.id;
-        const page = (await callFromCommand(options, context, 'completions', 'keys.list', {
+        const page = await callFromCommand(options, context, 'completions', 'keys.list', {
           ...filter,
           ...(after !== undefined && { after }),
-        })) as { readonly data: readonly KeyInfo[]; readonly has_more: boolean };
+        });
         data.push(...page.data);
         more = page.has_more && page.data.length > 0;
       }
@@ -163,10 +147,7 @@ function registerChange(key: Command, context: CommandContext): void {
         ...((given.enable === true || given.disable === true) && { enabled: given.enable === true }),
       };
       if (Object.keys(change).length === 0) command.error('error: nothing to change; name at least one option');
-      const changed = (await callFromCommand(options, context, 'completions', 'keys.change', {
-        id,
-        change,
-      })) as KeyInfo;
+      const changed = await callFromCommand(options, context, 'completions', 'keys.change', { id, change });
       context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : keyLine(changed));
     });
 }
@@ -182,9 +163,7 @@ function registerRotate(key: Command, context: CommandContext): void {
     .action(async (id: string, { grace }: { readonly grace: number }, command: Command) => {
       const options = command.optsWithGlobals();
       const params = { id, grace_seconds: grace };
-      const issued = (await callFromCommand(options, context, 'completions', 'keys.rotate', params)) as KeyInfo & {
-        readonly key: string;
-      };
+      const issued = await callFromCommand(options, context, 'completions', 'keys.rotate', params);
       const until = issued.previous_until;
       const old = until === null ? 'The old key is refused now.' : `The old key works until ${until}.`;
       if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);

@@ -4,7 +4,7 @@ import { systemClock } from '../platform/clock/clock.ts';
 import { type Configuration, type Flags, loadConfiguration } from '../platform/config/load-configuration.ts';
 import { secretValues, settingEntries } from '../platform/config/setting-declaration.ts';
 import { createLogger, type Logger, type LoggerOptions } from '../platform/log/logger.ts';
-import type { ServerAccess } from '../system/controls.ts';
+import type { ControlMethod, ControlResult, ServerAccess } from '../system/controls.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
 import { fail, findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
@@ -78,13 +78,13 @@ export function createCommandLogger(
 }
 
 /** Asks a service for something on behalf of a command, whether its server runs or not. */
-export async function callFromCommand(
+export async function callFromCommand<Name extends ServiceName, Method extends ControlMethod<Name>>(
   options: Readonly<Record<string, unknown>>,
   context: CommandContext,
-  name: ServiceName,
-  method: string,
+  name: Name,
+  method: Method,
   params: Readonly<Record<string, unknown>>,
-): Promise<unknown> {
+): Promise<ControlResult<Name, Method>> {
   const { settings } = await loadSettings(options, context);
   const { callControl } = await import('../system/controls.ts');
   const { environment, homeDirectory } = context;

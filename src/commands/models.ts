@@ -1,42 +1,13 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
+import type { ControlResult } from '../system/controls.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 import { printable } from './turn-display.ts';
 
-export interface ApiStatus {
-  readonly id: string;
-  readonly usable: boolean;
-  readonly name?: string;
-  readonly dialect?: string;
-  readonly base_url?: string;
-  readonly configured?: boolean;
-  readonly missing?: readonly string[];
-  readonly key_variables?: readonly string[];
-  readonly key_from?: string;
-}
-
-export interface ModelEntry {
-  readonly id: string;
-  readonly context_window?: number;
-  readonly pricing?: { readonly input: number; readonly output: number };
-}
-
-interface ModelTest {
-  readonly ok: boolean;
-  readonly model: string;
-  readonly status: number;
-  readonly duration_ms: number;
-  readonly text?: string;
-  readonly error?: { readonly code: string; readonly message: string };
-}
-
-interface ModelUpdate {
-  readonly version: string;
-  readonly source: string;
-  readonly models: number;
-  readonly changed: boolean;
-}
+type Listed = ControlResult<'completions', 'models.list'>;
+type ApiStatus = Listed['apis'][number];
+type ModelEntry = Listed['models'][number];
 
 const MILLION = 1_000_000;
 
@@ -52,11 +23,7 @@ export function registerModels(program: Command, context: CommandContext): void 
     .addHelpText('after', '\nExamples:\n  trestle models\n  trestle models --all\n  trestle models test demo/echo')
     .action(async ({ all }: { readonly all?: true }, command: Command) => {
       const options = command.optsWithGlobals();
-      const found = (await callFromCommand(options, context, 'completions', 'models.list', {})) as {
-        readonly apis: readonly ApiStatus[];
-        readonly models: readonly ModelEntry[];
-        readonly prices_date: string;
-      };
+      const found = await callFromCommand(options, context, 'completions', 'models.list', {});
       if (options.json === true) context.stdout(`${JSON.stringify(found)}\n`);
       else context.stdout(listText(found.apis, found.models, found.prices_date, all === true));
     });
@@ -71,7 +38,7 @@ export function registerModels(program: Command, context: CommandContext): void 
     )
     .action(async (model: string, _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const result = (await callFromCommand(options, context, 'completions', 'models.test', { model })) as ModelTest;
+      const result = await callFromCommand(options, context, 'completions', 'models.test', { model });
       context.stdout(options.json === true ? `${JSON.stringify(result)}\n` : testText(result));
       if (!result.ok) throw new CommandExit(EXIT_FAILED);
     });
@@ -91,7 +58,7 @@ function registerUpdate(models: Command, context: CommandContext): void {
       const options = command.optsWithGlobals();
       const given = source === undefined || /^https?:\/\//i.test(source) ? source : resolve(source);
       const params = given === undefined ? {} : { source: given };
-      const result = (await callFromCommand(options, context, 'completions', 'models.update', params)) as ModelUpdate;
+      const result = await callFromCommand(options, context, 'completions', 'models.update', params);
       const { models: count, changed, version, source: from } = result;
       const text = `${changed ? 'Updated' : 'Nothing new'}: ${count} models from ${printable(from)} (${version}).\n`;
       context.stdout(options.json === true ? `${JSON.stringify(result)}\n` : text);
@@ -143,7 +110,14 @@ function perMillion(price: number): string {
   return String(Number((price * MILLION).toPrecision(6)));
 }
 
-function testText({ ok, model, status, duration_ms: ms, text, error }: ModelTest): string {
+function testText({
+  ok,
+  model,
+  status,
+  duration_ms: ms,
+  text,
+  error,
+}: ControlResult<'completions', 'models.test'>): string {
   if (ok) return `ok  ${model}  status ${status}, ${ms} ms: ${(text ?? '').replaceAll(/\s+/g, ' ').slice(0, 200)}\n`;
   return `failed  ${model}  status ${status}, ${ms} ms\n${error?.code}: ${error?.message}\n`;
 }

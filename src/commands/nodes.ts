@@ -1,31 +1,10 @@
 import type { Command } from 'commander';
+import type { ControlResult } from '../system/controls.ts';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 
-interface NodeEntry {
-  readonly id: string;
-  readonly role: string;
-  readonly zone: string;
-  readonly endpoint: string;
-  readonly capabilities: readonly string[];
-  readonly next_hop: string;
-  readonly state: string;
-}
-
-interface NodeList {
-  readonly local_node_id: string;
-  readonly hop_limit: number;
-  readonly default_action: string;
-  readonly nodes: readonly NodeEntry[];
-}
-
-interface Explanation {
-  readonly method: string;
-  readonly action: 'local' | 'forward' | 'refuse';
-  readonly reason: string;
-  readonly code?: string;
-  readonly candidates: readonly { readonly node_id: string; readonly next_hop: string; readonly endpoint: string }[];
-}
+type NodeList = ControlResult<'bridge', 'nodes.list'>;
+type Explanation = ControlResult<'bridge', 'nodes.explain'>;
 
 /** `trestle nodes` and `trestle nodes explain METHOD`. */
 export function registerNodes(program: Command, context: CommandContext): void {
@@ -38,7 +17,7 @@ export function registerNodes(program: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle nodes\n  trestle nodes explain session.start')
     .action(async (_given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const list = (await callFromCommand(options, context, 'bridge', 'nodes.list', {})) as NodeList;
+      const list = await callFromCommand(options, context, 'bridge', 'nodes.list', {});
       context.stdout(options.json === true ? `${JSON.stringify(list)}\n` : listText(list));
     });
   nodes
@@ -54,7 +33,7 @@ export function registerNodes(program: Command, context: CommandContext): void {
     .action(async (method: string, { session }: { readonly session?: string }, command: Command) => {
       const options = command.optsWithGlobals();
       const params = { method, ...(session !== undefined && { session_id: session }) };
-      const found = (await callFromCommand(options, context, 'bridge', 'nodes.explain', params)) as Explanation;
+      const found = await callFromCommand(options, context, 'bridge', 'nodes.explain', params);
       context.stdout(options.json === true ? `${JSON.stringify(found)}\n` : explanationText(found));
     });
 }

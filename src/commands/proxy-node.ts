@@ -1,14 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import type { ControlResult } from '../system/controls.ts';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand, commaList } from './load-settings.ts';
 
-interface ProxyNodeInfo {
-  readonly id: string;
-  readonly name: string;
-  readonly groups: readonly string[];
-  readonly configured: boolean;
-  readonly hasToken: boolean;
-}
+type ProxyNodeInfo = ControlResult<'accounts', 'agents.create'>['agent'];
 
 interface CreateOptions {
   readonly name?: string;
@@ -54,10 +49,7 @@ function registerCreate(node: Command, context: CommandContext): void {
         ...(address !== undefined && { address }),
         ...(port !== undefined && { port }),
       };
-      const made = (await callFromCommand(options, context, 'accounts', 'agents.create', params)) as {
-        agent: ProxyNodeInfo;
-        token: string;
-      };
+      const made = await callFromCommand(options, context, 'accounts', 'agents.create', params);
       if (options.json === true) context.stdout(`${JSON.stringify(made)}\n`);
       else context.stdout(`${made.token}\n\n  ${made.agent.id}. Keep the token: it is not shown again.\n`);
     });
@@ -71,9 +63,7 @@ function registerList(node: Command, context: CommandContext): void {
     .addHelpText('after', '\nExamples:\n  trestle proxy-node list')
     .action(async (_given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const listed = (await callFromCommand(options, context, 'accounts', 'agents.list', {})) as {
-        agents: readonly ProxyNodeInfo[];
-      };
+      const listed = await callFromCommand(options, context, 'accounts', 'agents.list', {});
       if (options.json === true) context.stdout(`${JSON.stringify(listed)}\n`);
       else if (listed.agents.length === 0)
         context.stdout('No proxy nodes. Register one with: trestle proxy-node create <id>\n');

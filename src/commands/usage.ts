@@ -2,6 +2,7 @@ import { styleText } from 'node:util';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import { boundedFetch } from '../platform/http/bounded-fetch.ts';
+import type { ControlResult } from '../system/controls.ts';
 import type { CommandContext } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 import { fail, findLogin, hostOf, refuseEnded, type ServerLogin } from './server-login.ts';
@@ -11,22 +12,8 @@ import { printable } from './turn-display.ts';
 type Summary = Awaited<ReturnType<TrestleClient['sessions']['list']>>['sessions'][number];
 type Options = Readonly<Record<string, unknown>>;
 
-/** The part of a report that is shown. */
-interface Report {
-  readonly from: string;
-  readonly to: string;
-  readonly group_by: string;
-  readonly data: readonly (Counts & { readonly group: string })[];
-  readonly total: Counts;
-}
-
-interface Counts {
-  readonly requests: number;
-  readonly errors: number;
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly cost_usd: number;
-}
+type Report = ControlResult<'completions', 'usage.report'>;
+type Counts = Report['total'];
 
 interface SessionSums {
   readonly by: 'agent' | 'model' | 'day' | 'owner';
@@ -74,7 +61,7 @@ export function registerUsage(program: Command, context: CommandContext): void {
         const query = { group_by: by, ...textOptions(options, ['from', 'to', 'owner', 'tag']) };
         const completions =
           login === undefined
-            ? ((await callFromCommand(options, context, 'completions', 'usage.report', query)) as Report)
+            ? await callFromCommand(options, context, 'completions', 'usage.report', query)
             : await readReport(login, query, context);
         const sessions = await sumSessions(trestle, completions, by, textOptions(options, ['owner']));
         const text = () => usageText(completions, sessions, context.color);

@@ -1,21 +1,22 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
+import type { ControlMethod, ControlResult } from '../system/controls.ts';
 import { type CommandContext, readPassword } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 
-interface UserInfo {
-  readonly id: string;
-  readonly name: string;
-  readonly email: string;
-  readonly role: string;
-  readonly active: boolean;
-  readonly emailVerified: boolean;
-  readonly mfaEnabled: boolean;
-}
+type UserInfo = ControlResult<'accounts', 'users.role'>['user'];
 
-interface MadeUser {
-  readonly user: UserInfo;
-  readonly token?: string;
+/** Calls a method that changes a user, and prints the user and the token that was issued. */
+async function changeUser(
+  method: Exclude<ControlMethod<'accounts'>, 'users.list' | `agents.${string}`>,
+  params: Readonly<Record<string, unknown>>,
+  command: Command,
+  context: CommandContext,
+): Promise<void> {
+  const options = command.optsWithGlobals();
+  const changed = await callFromCommand(options, context, 'accounts', method, params);
+  const token = 'token' in changed ? tokenText(changed.token) : '';
+  context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : `${userLine(changed.user)}${token}`);
 }
 
 /** `trestle user create|list|role|plan|reset-password|reset-mfa|password-filter`. */
@@ -49,13 +50,10 @@ function registerCreate(user: Command, context: CommandContext): void {
       '\nExamples:\n  trestle user create --email ann@example.org --name Ann --role admin\n  pass show ann | trestle user create --email ann@example.org --name Ann --role admin --password-stdin',
     )
     .action(async (given: Readonly<Record<string, unknown>>, command: Command) => {
-      const options = command.optsWithGlobals();
       const { email, name, role } = given;
       const password = given.passwordStdin === true ? await readPassword(context) : undefined;
       const params = { email, name, role, ...(password !== undefined && { password }) };
-      const made = (await callFromCommand(options, context, 'accounts', 'users.create', params)) as MadeUser;
-      if (options.json === true) context.stdout(`${JSON.stringify(made)}\n`);
-      else context.stdout(`${userLine(made.user)}${tokenText(made.token)}`);
+      await changeUser('users.create', params, command, context);
     });
 }
 
@@ -73,10 +71,13 @@ function registerList(user: Command, context: CommandContext): void {
       let cursor: string | null = null;
       do {
         const params: Record<string, unknown> = { ...filter, limit: 200, ...(cursor !== null && { cursor }) };
-        const page = (await callFromCommand(options, context, 'accounts', 'users.list', params)) as {
-          readonly users: readonly UserInfo[];
-          readonly nextCursor: string | null;
-        };
+        const page: ControlResult<'accounts', 'users.list'> = await callFromCommand(
+          options,
+          context,
+          'accounts',
+          'users.list',
+          params,
+        );
         if (options.json === true) users.push(...page.users);
         else context.stdout(page.users.map(userLine).join(''));
         cursor = page.nextCursor;
@@ -93,14 +94,9 @@ function registerRole(user: Command, context: CommandContext): void {
     .argument('<user>', 'id or e-mail address')
     .argument('<role>', 'admin, operator, user or readonly')
     .addHelpText('after', '\nExamples:\n  trestle user role ben@example.org operator')
-    .action(async (named: string, role: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const changed = (await callFromCommand(options, context, 'accounts', 'users.role', {
-        user: named,
-        role,
-      })) as MadeUser;
-      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
-    });
+    .action((user: string, role: string, _given: unknown, command: Command) =>
+      changeUser('users.role', { user, role }, command, context),
+    );
 }
 
 function registerPlan(user: Command, context: CommandContext): void {
@@ -111,14 +107,9 @@ function registerPlan(user: Command, context: CommandContext): void {
     .argument('<user>', 'id or e-mail address')
     .argument('[plan]', 'a name under plans, or free (default: the plan of the subscription, or the default plan)', '')
     .addHelpText('after', '\nExamples:\n  trestle user plan ben@example.org pro\n  trestle user plan ben@example.org')
-    .action(async (named: string, plan: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const changed = (await callFromCommand(options, context, 'accounts', 'users.plan', {
-        user: named,
-        plan,
-      })) as MadeUser;
-      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
-    });
+    .action((user: string, plan: string, _given: unknown, command: Command) =>
+      changeUser('users.plan', { user, plan }, command, context),
+    );
 }
 
 function registerResetPassword(user: Command, context: CommandContext): void {
@@ -128,14 +119,9 @@ function registerResetPassword(user: Command, context: CommandContext): void {
     .description('Prints a token with which the user sets a new password. The current password works until then.')
     .argument('<user>', 'id or e-mail address')
     .addHelpText('after', '\nExamples:\n  trestle user reset-password ann@example.org')
-    .action(async (named: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const issued = (await callFromCommand(options, context, 'accounts', 'users.resetPassword', {
-        user: named,
-      })) as MadeUser;
-      if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
-      else context.stdout(`${userLine(issued.user)}${tokenText(issued.token)}`);
-    });
+    .action((user: string, _given: unknown, command: Command) =>
+      changeUser('users.resetPassword', { user }, command, context),
+    );
 }
 
 function registerResetMfa(user: Command, context: CommandContext): void {
@@ -147,13 +133,9 @@ function registerResetMfa(user: Command, context: CommandContext): void {
     )
     .argument('<user>', 'id or e-mail address')
     .addHelpText('after', '\nExamples:\n  trestle user reset-mfa ann@example.org')
-    .action(async (named: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const changed = (await callFromCommand(options, context, 'accounts', 'users.resetMfa', {
-        user: named,
-      })) as MadeUser;
-      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : userLine(changed.user));
-    });
+    .action((user: string, _given: unknown, command: Command) =>
+      changeUser('users.resetMfa', { user }, command, context),
+    );
 }
 
 function registerPasswordFilter(user: Command, context: CommandContext): void {

@@ -59,6 +59,29 @@ const ModelTest = Type.Object({
   headers: Type.Optional(Type.Record(Type.String(), Type.String())),
 });
 
+/** What each method returns. Commands have their types from here. */
+export const completionsControlResults = {
+  'keys.create': IssuedKey,
+  'keys.list': KeyList,
+  'keys.change': KeyInfo,
+  'keys.rotate': IssuedKey,
+  'keys.revoke': Type.Object({}),
+  'usage.report': UsageReport,
+  'models.list': Type.Object({
+    apis: Type.Array(ApiStatus),
+    models: Type.Array(ModelEntry),
+    prices_date: Type.String({ description: 'The day of the sizes and prices.' }),
+  }),
+  'models.update': Type.Object({
+    version: Type.String(),
+    source: Type.String(),
+    date: Type.String(),
+    models: Type.Integer(),
+    changed: Type.Boolean({ description: 'False: the same was in force before.' }),
+  }),
+  'models.test': ModelTest,
+};
+
 const TEST_TOKENS = 64;
 const COMMAND = { actor: 'command' };
 
@@ -70,35 +93,35 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       name: 'keys.create',
       summary: 'Issues a key.',
       params: NewKey,
-      result: IssuedKey,
+      result: completionsControlResults['keys.create'],
       handle: (input) => register.create(input, COMMAND),
     }),
     defineMethod({
       name: 'keys.list',
       summary: 'Lists the issued keys.',
       params: KeyListQuery,
-      result: KeyList,
+      result: completionsControlResults['keys.list'],
       handle: (query) => register.list(query),
     }),
     defineMethod({
       name: 'keys.change',
       summary: 'Changes the name, the limits or the models of a key, or disables it.',
       params: Type.Object({ ...KeyPath.properties, change: KeyChange }),
-      result: KeyInfo,
+      result: completionsControlResults['keys.change'],
       handle: ({ id, change }) => register.change(id, change, undefined, COMMAND),
     }),
     defineMethod({
       name: 'keys.rotate',
       summary: 'Replaces a key by a new one.',
       params: Type.Object({ ...KeyPath.properties, ...KeyRotation.properties }),
-      result: IssuedKey,
+      result: completionsControlResults['keys.rotate'],
       handle: ({ id, ...rotation }) => register.rotate(id, rotation, undefined, COMMAND),
     }),
     defineMethod({
       name: 'keys.revoke',
       summary: 'Removes a key.',
       params: KeyPath,
-      result: Type.Object({}),
+      result: completionsControlResults['keys.revoke'],
       async handle({ id }) {
         await register.remove(id, undefined, COMMAND);
         return {};
@@ -108,18 +131,14 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       name: 'usage.report',
       summary: 'Reports usage and cost of all calls.',
       params: UsageQuery,
-      result: UsageReport,
+      result: completionsControlResults['usage.report'],
       handle: (query) => report(INTERNAL, query),
     }),
     defineMethod({
       name: 'models.list',
       summary: 'Lists the APIs, and the models that can be called.',
       params: Type.Object({}),
-      result: Type.Object({
-        apis: Type.Array(ApiStatus),
-        models: Type.Array(ModelEntry),
-        prices_date: Type.String({ description: 'The day of the sizes and prices.' }),
-      }),
+      result: completionsControlResults['models.list'],
       handle: async () => ({
         apis: apiStatus(models),
         models: [...(await models.list(INTERNAL))],
@@ -130,20 +149,14 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       name: 'models.update',
       summary: 'Reads the catalogue of models from a file or an address.',
       params: Type.Object({ source: Type.Optional(Type.String({ minLength: 1, maxLength: 4096 })) }),
-      result: Type.Object({
-        version: Type.String(),
-        source: Type.String(),
-        date: Type.String(),
-        models: Type.Integer(),
-        changed: Type.Boolean({ description: 'False: the same was in force before.' }),
-      }),
+      result: completionsControlResults['models.update'],
       handle: ({ source }) => parts.updateCatalogue(source),
     }),
     defineMethod({
       name: 'models.test',
       summary: 'Sends one small request to a model.',
       params: Type.Object({ model: Type.String({ minLength: 1 }) }),
-      result: ModelTest,
+      result: completionsControlResults['models.test'],
       handle: ({ model }, { requestId, signal }) => testModel(parts, model, requestId, signal),
     }),
   ];

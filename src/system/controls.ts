@@ -1,4 +1,7 @@
-import { Type } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
+import type { accountsControlResults } from '../accounts/control-methods.ts';
+import type { nodeControlResults } from '../bridge/forwarding/node-health.ts';
+import type { completionsControlResults } from '../completions/control-methods.ts';
 import { pause } from '../platform/clock/clock.ts';
 import {
   type ControlSocket,
@@ -102,16 +105,29 @@ interface CallControlOptions extends StoreAccessOptions {
 
 const TIMEOUT_MS = 60_000;
 
+/** The schemas of what the methods for commands return. */
+interface ControlSchemas {
+  readonly accounts: typeof accountsControlResults;
+  readonly bridge: typeof nodeControlResults;
+  readonly completions: typeof completionsControlResults;
+}
+
+export type ControlMethod<Name extends ServiceName> = keyof ControlSchemas[Name] & string;
+
+export type ControlResult<Name extends ServiceName, Method extends ControlMethod<Name>> = Static<
+  ControlSchemas[Name][Method] & TSchema
+>;
+
 /**
  * Calls one of a service's `controls` for a command: of the server that has its database open, otherwise of the service
  * made here for this one call. What the service refuses is thrown as COMMAND_REFUSED, in its own words.
  */
-export async function callControl(
+export async function callControl<Name extends ServiceName, Method extends ControlMethod<Name>>(
   options: CallControlOptions,
-  name: ServiceName,
-  method: string,
+  name: Name,
+  method: Method,
   params: Readonly<Record<string, unknown>>,
-): Promise<unknown> {
+): Promise<ControlResult<Name, Method>> {
   const files = await dataFilesOf(options);
   const askServer = async () =>
     options.settings.database.url === ''
@@ -120,7 +136,7 @@ export async function callControl(
   const { result } = await throughServer(askServer, async () => ({
     result: await callInProcess(options, files, name, method, params),
   }));
-  return result;
+  return result as ControlResult<Name, Method>;
 }
 
 async function callInProcess(

@@ -129,6 +129,9 @@ export function createNodeReports({ settings, map, health, decide }: NodeReportP
   };
 }
 
+/** What each method returns. Commands have their types from here. */
+export const nodeControlResults = { 'nodes.list': NodeList, 'nodes.explain': Explanation };
+
 /** What `trestle nodes` asks for. */
 export function nodeControls(reports: NodeReports): readonly MethodRow<undefined>[] {
   return [
@@ -136,14 +139,14 @@ export function nodeControls(reports: NodeReports): readonly MethodRow<undefined
       name: 'nodes.list',
       summary: 'The bridges that this one knows, and whether they could be reached lately.',
       params: Type.Object({}),
-      result: NodeList,
+      result: nodeControlResults['nodes.list'],
       handle: reports.list,
     }),
     defineMethod({
       name: 'nodes.explain',
       summary: 'Where a call would go, and why.',
       params: ExplainParams,
-      result: Explanation,
+      result: nodeControlResults['nodes.explain'],
       handle: ({ method, session_id: sessionId }) => reports.explain(method, sessionId),
     }),
   ];
