@@ -7,6 +7,7 @@ import { createListUpstreamModels } from './apis/live-models.ts';
 import { createModels, type Models } from './apis/models.ts';
 import type { PriceOf } from './apis/prices.ts';
 import { createAuthoriseUpstream } from './dialects/authorise-upstream.ts';
+import { createGuardrails } from './guardrails/guardrails.ts';
 import type { Admissions } from './keys/admission.ts';
 import { type ChatPipeline, createChatPipeline } from './operations/chat-pipeline.ts';
 import { createOpenChat, type OpenChat } from './operations/open-chat.ts';
@@ -100,6 +101,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     randomness,
     onFailure: (target, code) => logger.info({ target, code }, 'an attempt on a model failed'),
   });
+  const guardrails = createGuardrails(settings.guardrails, logger);
   const pipeline = createChatPipeline({
     plans,
     attemptCalls,
@@ -108,6 +110,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     admissions,
     priceOf,
     usageCost: settings.usage_cost,
+    guardrails,
     clock,
     makeId,
   });
@@ -124,6 +127,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     reload: models.reload,
     async stop() {
       models.stop();
+      guardrails?.stop();
       await pools.close();
     },
   };

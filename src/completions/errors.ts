@@ -23,6 +23,7 @@ export const completionsErrors = {
   },
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
+  CONTENT_BLOCKED: { status: 400, message: 'The content was blocked by the guardrail "{guardrail}" of this server.' },
   UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API cannot take "{param}": leave it out.' },
   OPERATION_NOT_SUPPORTED: {
     status: 400,

@@ -39,6 +39,15 @@ const judgedPatterns: readonly { source: RegExp; because: string }[] = [
     because: 'a token starts only where none goes on, and its parts are parted by a dot that no part holds',
   },
   {
+    source: /(?<![A-Za-z0-9])(?:tsk_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{16,}/,
+    because: 'whatever follows a prefix is taken as far as it goes, and nothing comes after it: no way back is tried',
+  },
+  {
+    source: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/,
+    because:
+      'what follows the first line has no dash in it, so no second beginning, and its end may be missing: no way back is tried',
+  },
+  {
     source: /(\\*["'])(.*?)(?:\1|$)|[^\s,;&"'\\}\])]+/,
     because: 'tried at one place of a text of at most 10 kB: the back reference is as long as the backslashes there',
   },

@@ -166,3 +166,17 @@ function isBlank(bytes: Buffer): boolean {
 function refused(line: number, reason: string): AppError {
   return new AppError('INVALID_PARAMETER', { message: `Line ${line} of the file: ${reason}.`, param: 'file' });
 }
+
+/** The lines as `check` leaves them. */
+export async function checkLines(
+  file: Buffer,
+  check: (lines: readonly unknown[]) => Promise<readonly unknown[]>,
+): Promise<Buffer> {
+  const lines = file
+    .toString('utf8')
+    .split('\n')
+    .filter((line) => line.trim() !== '');
+  const requests: readonly unknown[] = lines.map((line) => JSON.parse(line));
+  const checked = await check(requests);
+  return checked === requests ? file : Buffer.from(checked.map((line) => `${JSON.stringify(line)}\n`).join(''));
+}

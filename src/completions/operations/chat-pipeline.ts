@@ -1,10 +1,11 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { costOf, countTokens, isFree, type Price, type PriceOf, usdOfNano } from '../apis/prices.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { statusOf } from '../errors.ts';
+import { guardAnswer } from '../guardrails/guard-answer.ts';
+import type { Guardrails } from '../guardrails/guardrails.ts';
 import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
 import { createCallIds } from '../metering/usage-meter.ts';
 import { estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage.ts';
@@ -28,6 +29,8 @@ export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly priceOf: PriceOf;
   /** Whether translated answers tell what they cost, where their form allows it. */
   readonly usageCost?: boolean;
+  /** Undefined: nothing is checked. */
+  readonly guardrails?: Guardrails | undefined;
 }
 
 export interface IncomingCall {
@@ -68,6 +71,17 @@ export interface ChatPipeline {
   admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall;
   /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
+  /**
+   * What the guardrails leave of a request: the same value where they mask nothing. Throws, and settles the call, where they
+   * block it. Callers that send no chat ask for it, where `guards` is not undefined.
+   */
+  guardRequest<Request>(call: AdmittedCall, request: Request): Promise<Request>;
+  /** The same for what came back. */
+  guardAnswer<Opened extends OpenedChat>(
+    call: AdmittedCall,
+    attempted: Attempted<Opened>,
+  ): Promise<Attempted<OpenedChat>>;
+  readonly guards: Guardrails | undefined;
   openChat(call: AdmittedCall, form: ChatForm): Promise<Attempted<OpenedChat>>;
   /** A call in the form of another API: as bytes to targets that speak it themselves, translated to all others. */
   openForeign(call: AdmittedCall, form: ForeignForm): Promise<Attempted<OpenedChat>>;
@@ -111,7 +125,18 @@ export interface Attempted<Result> {
 }
 
 export function createChatPipeline(options: PipelineOptions): ChatPipeline {
-  const { plans, attemptCalls, openChat, lanes, admissions, priceOf, usageCost = false, clock, makeId } = options;
+  const {
+    plans,
+    attemptCalls,
+    openChat,
+    lanes,
+    admissions,
+    priceOf,
+    usageCost = false,
+    guardrails,
+    clock,
+    makeId,
+  } = options;
   const makeAnswerId = createCallIds('chatcmpl-', makeId, clock);
 
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
@@ -177,7 +202,50 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     };
   }
 
+  /** The request as the guardrails leave it. One that may not pass as it is loses its bytes. */
+  async function guardedForm(call: AdmittedCall, form: ChatForm): Promise<ChatForm> {
+    const request = await pipeline.guardRequest(call, form.request);
+    const answerAsBytes = form.answerAsBytes && guardrails?.changesResponses !== true;
+    return { ...form, request, answerAsBytes, bytes: request === form.request ? form.bytes : undefined };
+  }
+
+  /** The same for another API. Where something was masked, or responses may be, the request is translated. */
+  async function guardedForeign(
+    call: AdmittedCall,
+    form: ForeignForm,
+  ): Promise<ForeignForm & { leavesLane?: boolean }> {
+    const given = typeof form.rewritten === 'object' ? form.rewritten : JSON.parse(form.bytes.toString('utf8'));
+    const isSame = (await pipeline.guardRequest(call, given)) === given;
+    if (isSame && guardrails?.changesResponses !== true) return form;
+    const { chat, dropped } = form.translate();
+    const checked = isSame ? chat : await pipeline.guardRequest(call, chat);
+    return { ...form, translate: () => ({ chat: checked, dropped }), leavesLane: true };
+  }
+
   const pipeline: ChatPipeline = {
+    guards: guardrails,
+    async guardRequest(call, request) {
+      if (guardrails?.checks('request') !== true) return request;
+      try {
+        const checked = await guardrails.check('request', request, checkedCall(call));
+        if (call.record.keepsContent && checked !== request) call.record.maskedRequest = JSON.stringify(checked);
+        return checked;
+      } catch (error) {
+        call.record.settle({ outcome: 'error', status: statusOf(error) });
+        throw withHeaders(error, call.record.headers());
+      }
+    },
+    async guardAnswer(call, attempted) {
+      if (guardrails?.checks('response') !== true) return attempted;
+      const { result, finish } = attempted;
+      try {
+        return { finish, result: await guardAnswer(guardrails, result, checkedCall(call)) };
+      } catch (error) {
+        const measured = 'measured' in result ? result.measured : undefined;
+        finish({ outcome: 'error', status: statusOf(error), measured, error });
+        throw withHeaders(error, call.record.headers());
+      }
+    },
     planFor: resolveFor,
     admit(call, model, estimate) {
       const { holder, requestId, operation, ofOwn = false } = call;
@@ -231,16 +299,19 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         throw withHeaders(error, record.headers());
       }
     },
-    async openChat(call, form) {
+    async openChat(call, given) {
+      const form = guardrails === undefined ? given : await guardedForm(call, given);
       const work = workOf(call, form, makeAnswerId());
       const attempted = await pipeline.attempt(call, async (attempt) => {
         const opened = await openChat(attempt, work, call.presence);
         return form.showsCost === true ? pipeline.showCost(call, opened) : opened;
       });
       call.record.dropped = attempted.result.dropped;
-      return attempted;
+      return guardrails === undefined ? attempted : pipeline.guardAnswer(call, attempted);
     },
-    async openForeign(call, form) {
+    async openForeign(call, given) {
+      const form: ForeignForm & { leavesLane?: boolean } =
+        guardrails === undefined ? given : await guardedForeign(call, given);
       const { presence, promptTokens } = call;
       const id = makeAnswerId();
       const lane = { form, promptTokens, idempotencyId: id };
@@ -253,7 +324,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         return { work: workOf(call, { request, answerAsBytes: false, strict, translated: true }, id), dropped };
       };
       const attempted = await pipeline.attempt(pinned(call, form), async (attempt) => {
-        const opened = lanes.open(attempt, lane, presence);
+        const opened = form.leavesLane === true ? undefined : lanes.open(attempt, lane, presence);
         if (opened !== undefined) return opened;
         translated ??= translate();
         call.record.dropped = translated.dropped;
@@ -262,7 +333,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         return { ...chat, dropped: [...translated.dropped, ...chat.dropped] };
       });
       call.record.dropped = attempted.result.dropped;
-      return attempted;
+      return guardrails === undefined ? attempted : pipeline.guardAnswer(call, attempted);
     },
     costOf({ record }, usage) {
       const { target } = record;
@@ -276,6 +347,14 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const targets = resolvable(model).flatMap((plan) => plan.targets);
       if (!targets.some(({ apiId }) => lanes.serves(apiId, form.lane))) return undefined;
       const call = pipeline.admit(incoming, model, { prompt: 0, answer: 0 });
+      if (guardrails !== undefined) {
+        const body: unknown = JSON.parse(form.bytes.toString('utf8'));
+        // What is masked for models is not sent to their counters either.
+        if ((await pipeline.guardRequest(call, body)) !== body) {
+          call.record.settle({ outcome: 'ok', status: 200 });
+          return undefined;
+        }
+      }
       const work = { form, promptTokens: 0, idempotencyId: makeAnswerId() };
       try {
         const opening = pipeline.attempt(call, async (attempt) => lanes.open(attempt, work, incoming.presence));
@@ -290,6 +369,10 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
   };
   return pipeline;
+}
+
+function checkedCall({ requestId, plan, holder }: AdmittedCall) {
+  return { requestId, model: plan.name, holderId: holder.id };
 }
 
 const MAX_SHOWN_NAME = 200;
@@ -311,44 +394,4 @@ function pinned(call: AdmittedCall, { refusal }: LaneForm): AdmittedCall {
 /** A failure tells as much of how the call went as an answer does. */
 function withHeaders(error: unknown, headers: Readonly<Record<string, string>>): unknown {
   return error instanceof AppError ? new AppError(error.code, { ...error.details, headers }, { cause: error }) : error;
-}
-
-/** What a caller may ask for by header. */
-export interface CallOptions {
-  /** Refuse what the upstream cannot take (contract/completions 2). */
-  readonly strict: boolean;
-  /** `x-cache-ttl`, in seconds: how long the answer may be given again; 0: it must be fresh. */
-  readonly cacheTtlMs: number | undefined;
-  /** `x-timeout-ms`: the longest time for the whole call. The configured limits hold as well. */
-  readonly timeoutMs: number | undefined;
-  /** `x-fallback-models`: models to try when the one that was asked for fails. */
-  readonly fallbacks: readonly string[] | undefined;
-}
-
-const MAX_FALLBACKS = 5;
-
-const MAX_TTL_SECONDS = 30 * 24 * 60 * 60;
-
-export function readCallOptions({ headers }: RequestHead, strictByDefault: boolean): CallOptions {
-  const strict = headers['x-strict-params'];
-  const ttl = headers['x-cache-ttl'];
-  const timeout = headers['x-timeout-ms'];
-  const given = headers['x-fallback-models'];
-  const fallbacks =
-    typeof given === 'string' ? given.split(',', MAX_FALLBACKS + 1).map((name) => name.trim()) : undefined;
-  if (fallbacks !== undefined && (fallbacks.length > MAX_FALLBACKS || fallbacks.includes(''))) {
-    const reason = `the header x-fallback-models is not a list of at most ${MAX_FALLBACKS} models, with commas between them`;
-    throw new AppError('INVALID_REQUEST', { reason, param: 'x-fallback-models' });
-  }
-  if (timeout !== undefined && !/^[1-9]\d{0,9}$/.test(String(timeout))) {
-    const reason = 'the header x-timeout-ms is not a whole number of milliseconds above 0';
-    throw new AppError('INVALID_REQUEST', { reason, param: 'x-timeout-ms' });
-  }
-  return {
-    strict: strict === undefined ? strictByDefault : strict === 'true',
-    cacheTtlMs:
-      typeof ttl === 'string' && /^\d{1,9}$/.test(ttl) ? Math.min(Number(ttl), MAX_TTL_SECONDS) * 1000 : undefined,
-    timeoutMs: timeout === undefined ? undefined : Number(timeout),
-    fallbacks,
-  };
 }

@@ -18,7 +18,8 @@ import type { Attempt } from '../routing/attempt-call.ts';
 import { CallerPresence, type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
-import { type AdmittedCall, type Attempted, type ChatPipeline, readCallOptions } from './chat-pipeline.ts';
+import { readCallOptions } from './call-options.ts';
+import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import type { OpenOperation } from './open-operation.ts';
 
@@ -121,8 +122,17 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
     });
   }
 
-  return async ({ head, caller: holder, reply }, work) => {
-    const { bytes, request } = work;
+  /** Without what the guardrails mask. */
+  async function guarded(call: AdmittedCall, work: EmbeddingsWork): Promise<EmbeddingsWork> {
+    const request = await pipeline.guardRequest(call, work.request);
+    if (request === work.request) return work;
+    const { input } = request;
+    const plain = { ...(JSON.parse(work.bytes.toString('utf8')) as object), input };
+    return { ...work, request, bytes: Buffer.from(JSON.stringify(plain)) };
+  }
+
+  return async ({ head, caller: holder, reply }, given) => {
+    const { bytes, request } = given;
     if (bytes.length > MIN_LARGE_BODY) await afterOthers();
     const presence = watchCaller(reply.raw);
     const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
@@ -135,6 +145,7 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
       fallbacks,
     } as const;
     const call = pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
+    const work = pipeline.guards === undefined ? given : await guarded(call, given);
     const { result, finish } = await open(call, work, strict);
     finish({ outcome: 'ok', status: 200, measured: result.measured });
     return { body: result.body, headers: call.record.headers() };

@@ -7,7 +7,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { FindApi } from '../apis/model-api.ts';
 import type { Usage } from '../contract/chat.ts';
 import { failureInBody } from '../dialects/failure.ts';
-import { asCount, asObject } from '../dialects/json-value.ts';
+import { asCount, asObject, parseEvent } from '../dialects/json-value.ts';
 import { azurePath } from '../dialects/openai/openai-dialect.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { createLaneReader } from '../lanes/lane-reader.ts';
@@ -22,7 +22,8 @@ import { DEMO_API } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
-import { type AdmittedCall, type ChatPipeline, readCallOptions } from './chat-pipeline.ts';
+import { readCallOptions } from './call-options.ts';
+import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import { isForm } from './form-data.ts';
 import type { MediaKind, MediaRequest } from './media-requests.ts';
@@ -105,26 +106,56 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     return { body, contentType, measured: usage === undefined ? estimated : { usage, estimated: false } };
   }
 
+  /** Without what the guardrails mask. A stream of words could not be checked piece by piece, so it is refused. */
+  async function guarded(call: AdmittedCall, kind: MediaKind, request: MediaRequest): Promise<MediaRequest> {
+    const fields = await pipeline.guardRequest(call, request.fields);
+    if (writesWords(kind) && request.answer === 'events' && pipeline.guards?.changesResponses === true) {
+      call.record.settle({ outcome: 'error', status: 400 });
+      throw new AppError('UNSUPPORTED_PARAMETER', { param: 'stream' });
+    }
+    return fields === request.fields ? request : request.withFields(fields);
+  }
+
+  async function guardedAnswer(
+    call: AdmittedCall,
+    kind: MediaKind,
+    opened: Attempted<OpenedMedia>,
+  ): Promise<OpenedMedia> {
+    const { result, finish } = opened;
+    if ('stream' in result || !writesWords(kind)) return result;
+    const body = String(result.body);
+    const isJson = body.startsWith('{');
+    const words = isJson ? Buffer.from(body) : Buffer.from(JSON.stringify({ text: body }));
+    const whole = { dropped: [], kind: 'bytes', body: words, measured: result.measured } as const;
+    const checked = await pipeline.guardAnswer(call, { result: whole, finish });
+    if (checked.result.kind !== 'bytes' || checked.result.body === words) return result;
+    const text = checked.result.body.toString('utf8');
+    return { ...result, body: isJson ? text : String(parseEvent(text)?.text ?? '') };
+  }
+
   return (kind: MediaKind) =>
     async ({ head, caller: holder, body, reply }: Call<KeyHolder, Buffer>): Promise<unknown> => {
       // Browsers send forms of any page without asking, so JSON alone does not need this.
       if (isForm(head.headers['content-type']) && !allowsOrigin(head)) refuseOrigin(head);
-      const request = kind.read(body, head.headers['content-type']);
+      const given = kind.read(body, head.headers['content-type']);
       if (body.length > MIN_LARGE_BODY) await afterOthers();
       const { timeoutMs, fallbacks } = readCallOptions(head, false);
       const presence = watchCaller(reply.raw);
       const { requestId } = head;
       const { operation } = kind;
       const incoming = { holder, requestId, presence, operation, timeoutMs, fallbacks };
-      const call = pipeline.admit(incoming, request.model, request.estimate);
+      const call = pipeline.admit(incoming, given.model, given.estimate);
       const { record } = call;
+      const request = pipeline.guards === undefined ? given : await guarded(call, kind, given);
       const start = () => pipeline.attempt(call, (attempt) => open(attempt, kind, request, call));
       const begun =
         request.answer === 'events'
           ? await openInSilence({ reply, record, clock, alarms }, start)
           : { opened: await start(), headersSent: false };
       if (begun === undefined) return reply;
-      const { result, finish } = begun.opened;
+      const { finish } = begun.opened;
+      const result =
+        pipeline.guards === undefined ? begun.opened.result : await guardedAnswer(call, kind, begun.opened);
       if ('stream' in result) {
         const { stream, contentType } = result;
         const shared = { reply, finish, clock, alarms, headersSent: begun.headersSent, stream };
@@ -149,6 +180,11 @@ export function createMediaHandler(options: MediaHandlerOptions) {
       reply.code(200).headers(record.headers()).type(contentType).send(result.body);
       return reply;
     };
+}
+
+/** Images and sounds are not words, and the verdicts on words do not repeat them. */
+function writesWords({ operation }: MediaKind): boolean {
+  return operation === 'transcription';
 }
 
 function notOffered({ named }: MediaKind): AppError {

@@ -22,6 +22,8 @@ export interface MediaRequest {
   readonly text: string;
   readonly fields: Readonly<Record<string, unknown>>;
   encode(model: string): { readonly body: UpstreamBody; readonly contentType: string };
+  /** The same request with other values of its fields. */
+  withFields(fields: Readonly<Record<string, unknown>>): MediaRequest;
 }
 
 /** One operation: what is asked, where, and what an answer has in it. */
@@ -71,19 +73,27 @@ function fromJson(bytes: Buffer, fields: Fields, own: Own): MediaRequest {
       body: spliceModel(bytes, fields.model, model) ?? JSON.stringify({ ...fields, model }),
       contentType: JSON_TYPE,
     }),
+    withFields: (changed) => fromJson(Buffer.from(JSON.stringify(changed)), { ...changed, model: fields.model }, own),
   };
 }
 
 /** The fields of a form, without its files. */
-function fromForm(form: Form, own: Own): MediaRequest {
+function fromForm(form: Form, own: Own, changed: Readonly<Record<string, string>> = {}): MediaRequest {
   const model = fieldOf(form, 'model') ?? '';
   if (model === '') throw missing('model');
   const fields: Record<string, unknown> = { model };
   for (const { name, filename, value } of form.parts) {
-    if (filename === undefined) fields[name] = value.toString('utf8');
+    if (filename === undefined) fields[name] = changed[name] ?? value.toString('utf8');
   }
-  const encode: MediaRequest['encode'] = (upstreamModel) => writeForm(form, { model: upstreamModel });
-  return { contentType: '', ...own, model, fields, text: JSON.stringify(fields), encode };
+  return {
+    contentType: '',
+    ...own,
+    model,
+    fields,
+    text: JSON.stringify(fields),
+    encode: (upstreamModel) => writeForm(form, { ...changed, model: upstreamModel }),
+    withFields: (next) => fromForm(form, own, next as Readonly<Record<string, string>>),
+  };
 }
 
 function missing(param: string): AppError {

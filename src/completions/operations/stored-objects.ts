@@ -23,8 +23,9 @@ import { DEMO_API, placeOf } from '../routing/model-plan.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms, type UpstreamBody, type UpstreamMethod } from '../upstream/upstream-exchange.ts';
-import { type BatchPlan, readBatchFile, type StoredInResponses } from './batch-file.ts';
-import { type AdmittedCall, type ChatPipeline, readCallOptions } from './chat-pipeline.ts';
+import { type BatchPlan, checkLines, readBatchFile, type StoredInResponses } from './batch-file.ts';
+import { readCallOptions } from './call-options.ts';
+import type { AdmittedCall, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import { type Form, fieldOf, readForm, writeForm } from './form-data.ts';
 import { createFileReader } from './media-handler.ts';
@@ -214,9 +215,12 @@ export function createStoredObjects(options: StoredObjectsOptions) {
       const file = fileOf(form);
       await objects.checkRoom('file', holder);
       const batch = purpose === 'batch' ? await prepareBatch(file.value, call) : undefined;
-      const value = batch?.bytes ?? file.value;
       const model = batch === undefined ? `${chooseApi(head)}/files` : batch.plan.model;
       const admitted = pipeline.admit(incoming(call, 'file'), model, NOTHING);
+      const value =
+        batch === undefined || pipeline.guards === undefined
+          ? (batch?.bytes ?? file.value)
+          : await checkLines(batch.bytes, (lines) => pipeline.guardRequest(admitted, lines));
       const on = withTargets(admitted, ({ apiId }) => batch === undefined || apiId === batch.apiId);
       const { object, bytes, place, finish } = await ask(on, head, {
         method: 'POST',

@@ -13,8 +13,9 @@ import { tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
+import { readCallOptions } from './call-options.ts';
 import type { PathFamily } from './chat-handler.ts';
-import { type AdmittedCall, type Attempted, type ChatPipeline, readCallOptions } from './chat-pipeline.ts';
+import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { type OpenedChat, speaksOpenai } from './encode-chat.ts';
 import type { OpenChat } from './open-chat.ts';
 import { lacksOperation, type OpenedOperation, type OpenOperation } from './open-operation.ts';
@@ -38,7 +39,14 @@ export function createTextHandler(options: TextHandlerOptions) {
   const { pipeline, findApi, openChat, openOperation, strictParams, clock, makeId } = options;
   const alarms = createAlarms(clock);
 
-  function open(call: AdmittedCall, request: TextRequest, bytes: Buffer, strict: boolean, family: PathFamily) {
+  async function open(
+    call: AdmittedCall,
+    given: { readonly request: TextRequest; readonly bytes: Buffer },
+    strict: boolean,
+    family: PathFamily,
+  ): Promise<Attempted<OpenedChat | OpenedOperation>> {
+    const request = pipeline.guards === undefined ? given.request : await pipeline.guardRequest(call, given.request);
+    const bytes = request === given.request ? given.bytes : Buffer.from(JSON.stringify(request));
     const { presence, promptTokens, record } = call;
     const idempotencyId = makeId('idem-');
     const stream = request.stream === true;
@@ -56,9 +64,11 @@ export function createTextHandler(options: TextHandlerOptions) {
       return family === 'openai' ? pipeline.showCost(call, opened) : opened;
     }
 
-    return pipeline.attempt(call, async (attempt): Promise<OpenedChat | OpenedOperation> => {
+    // The pieces of a stream can be checked in the form of a chat only.
+    const mustBeChat = stream && pipeline.guards?.changesResponses === true;
+    const attempted = await pipeline.attempt(call, async (attempt): Promise<OpenedChat | OpenedOperation> => {
       const api = findApi(attempt.target.apiId, attempt.target.key);
-      if (api === undefined || !speaksOpenai({ name: api.dialect })) return asChat(attempt);
+      if (mustBeChat || api === undefined || !speaksOpenai({ name: api.dialect })) return asChat(attempt);
       try {
         return await openOperation(api, attempt, { ...operation, idempotencyId }, presence);
       } catch (error) {
@@ -66,6 +76,8 @@ export function createTextHandler(options: TextHandlerOptions) {
         return asChat(attempt);
       }
     });
+    if (pipeline.guards === undefined) return attempted;
+    return pipeline.guardAnswer(call, { ...attempted, result: { dropped: [], ...attempted.result } });
   }
 
   return (family: PathFamily) =>
@@ -80,7 +92,7 @@ export function createTextHandler(options: TextHandlerOptions) {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
       });
-      const start = () => open(call, request, bytes, strict, family);
+      const start = () => open(call, { request, bytes }, strict, family);
       const silence = { reply, record: call.record, clock, alarms };
       const begun =
         request.stream === true ? await openInSilence(silence, start) : { opened: await start(), headersSent: false };

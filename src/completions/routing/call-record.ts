@@ -10,6 +10,8 @@ import { DEMO_API } from './model-plan.ts';
 /** Follows one call from admission to its end, which is settled exactly once. */
 export interface CallRecord extends AttemptRecord {
   dropped: readonly string[];
+  /** The request without what guardrails masked: what is stored instead of the one that came. */
+  maskedRequest?: string;
   /** The first event of the answer is there. */
   firstToken(): void;
   /** What tells the caller how its call goes (contract/completions 5). */
@@ -79,7 +81,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         firstTokenMs: firstTokenMs ?? durationMs,
         requestId,
         operation,
-        ...(content !== undefined && { content }),
+        ...(content !== undefined && { content: { ...content, request: record.maskedRequest ?? content.request } }),
       });
       if (outcome === 'ok' || outcome === 'cached') costNano = cost;
     },

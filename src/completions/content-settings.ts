@@ -1,0 +1,140 @@
+import type { Complaint } from '../platform/config/problem.ts';
+import { setting } from '../platform/config/setting.ts';
+import { joinPath } from '../platform/config/setting-declaration.ts';
+import { PERSONAL_DATA } from './guardrails/find-content.ts';
+
+/** Checks of what goes to models and what comes from them. */
+export const guardrails = setting.list(
+  setting.group('', {
+    name: setting.text({
+      pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+      expects: 'a name of letters, digits, dots and dashes',
+      description: 'Its name, for errors and the log.',
+    }),
+    kind: setting.choice(['pii', 'regex', 'webhook'], {
+      description:
+        'What it looks for: personal data and keys (`pii`), patterns of yours (`regex`), or what a program of yours finds (`webhook`).',
+    }),
+    on: setting.choice(['both', 'request', 'response'], {
+      default: 'both',
+      description: 'Which side it looks at.',
+    }),
+    action: setting.choice(['block', 'mask', 'log'], {
+      default: 'block',
+      description:
+        'What happens when it finds something: the call ends with 400 `content_blocked`, a mask such as `[email]` stands in its place, or only the log has a line.',
+    }),
+    entities: setting.list(setting.choice(PERSONAL_DATA, {}), {
+      description: 'For `pii`: which kinds of data. Empty: all of them.',
+    }),
+    patterns: setting.list(setting.text({}), {
+      description:
+        'For `regex`: regular expressions, as JavaScript has them. Each may match at most 200 characters, and must have no repetition inside of a repetition.',
+    }),
+    ignore_case: setting.flag({ default: false, description: 'For `regex`: capital and small letters are the same.' }),
+    replacement: setting.text({ default: '', description: 'For `regex`: the mask. Empty: `[<name>]`.' }),
+    url: setting.url({
+      default: '',
+      schemes: ['https', 'http'],
+      description: 'For `webhook`: the address that gets the texts of each call as a POST with JSON.',
+    }),
+    token: setting.token({
+      default: '',
+      description: 'For `webhook`: sent to that address as `Authorization: Bearer`. Empty: none.',
+    }),
+    timeout: setting.duration({
+      default: '5s',
+      minimum: '10ms',
+      maximum: '5m',
+      description: 'For `webhook`: how long to wait for its verdict. A checker that fails blocks, unless it only logs.',
+    }),
+  }),
+  { description: 'Checks of all that callers send to models and get from them, in this order.' },
+);
+
+type Guardrail = {
+  readonly name: string;
+  readonly kind: string;
+  readonly patterns: readonly string[];
+  readonly url: string;
+};
+
+/** What must hold between the settings of each guardrail. */
+export function checkGuardrails(rails: readonly Guardrail[]): readonly Complaint[] {
+  return rails.flatMap(({ name, kind, patterns, url }, index) => {
+    const path = joinPath('completions.guardrails', index);
+    const complaints: Complaint[] = [];
+    if (rails.findIndex((rail) => rail.name === name) !== index) {
+      complaints.push({
+        path: `${path}.name`,
+        wrong: `the guardrail "${name}" is there twice`,
+        right: 'give each its own name',
+      });
+    }
+    if (kind === 'webhook' && url === '') {
+      complaints.push({ path: `${path}.url`, wrong: 'is missing', right: 'give the address that is asked' });
+    }
+    if (kind === 'regex' && patterns.length === 0) {
+      complaints.push({ path: `${path}.patterns`, wrong: 'is empty', right: 'give at least one pattern' });
+    }
+    for (const [place, pattern] of patterns.entries()) {
+      const wrong = faultOf(pattern);
+      if (wrong === undefined) continue;
+      const right = 'correct the pattern, or use several simple ones';
+      complaints.push({ path: joinPath(`${path}.patterns`, place), wrong, right });
+    }
+    return complaints;
+  });
+}
+
+const MAX_PATTERN = 1000;
+
+function faultOf(pattern: string): string | undefined {
+  if (pattern.length > MAX_PATTERN) return `is longer than ${MAX_PATTERN} characters`;
+  try {
+    new RegExp(pattern);
+  } catch (error) {
+    return `is not a regular expression: ${error instanceof Error ? error.message : String(error)}`;
+  }
+  return hasNestedRepetition(pattern)
+    ? 'has a choice or a repetition inside of a repetition, or a back reference, which can take very long'
+    : undefined;
+}
+
+/** Finds `(a+)+`, `(a|b)*` and `\1`: with these, time may double with each character of a text. */
+export function hasNestedRepetition(pattern: string): boolean {
+  /** For each open group: whether it has a repetition or a choice in it. */
+  const groups: boolean[] = [false];
+  const mark = () => {
+    groups[groups.length - 1] = true;
+  };
+  for (let at = 0; at < pattern.length; at += 1) {
+    const letter = pattern[at];
+    if (letter === '\\') {
+      at += 1;
+      if (/[1-9k]/.test(pattern[at] ?? '')) return true;
+    } else if (letter === '[') at = endOfClass(pattern, at);
+    else if (letter === '(') groups.push(false);
+    else if (letter === '|') mark();
+    else if (letter === ')') {
+      const isRich = groups.pop() === true;
+      if (isRich && repeats(pattern, at + 1)) return true;
+      if (isRich) mark();
+    } else if (repeats(pattern, at) || (letter === '?' && pattern[at - 1] !== '(')) mark();
+  }
+  return false;
+}
+
+function endOfClass(pattern: string, start: number): number {
+  for (let at = start + 1; at < pattern.length; at += 1) {
+    if (pattern[at] === '\\') at += 1;
+    else if (pattern[at] === ']') return at;
+  }
+  return pattern.length;
+}
+
+/** Whether a repetition stands here that may be taken more than once. `{3}` and `?` are none. */
+function repeats(pattern: string, at: number): boolean {
+  const letter = pattern[at];
+  return letter === '*' || letter === '+' || (letter === '{' && /^\{\d{1,9},/.test(pattern.slice(at, at + 12)));
+}

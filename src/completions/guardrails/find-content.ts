@@ -1,0 +1,126 @@
+/** A place in a text, and what is there. */
+export interface Found {
+  readonly start: number;
+  readonly end: number;
+  /** What is put in its place by a rail that masks: `[email]`. */
+  readonly replacement: string;
+}
+
+/** Finds what a rail looks for. Takes linear time. */
+export type FindContent = (text: string) => Iterable<Found>;
+
+export const PERSONAL_DATA = ['email', 'phone', 'card', 'iban', 'key'] as const;
+export type PersonalData = (typeof PERSONAL_DATA)[number];
+
+const EMAIL = /[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}/g;
+/** With the code of a country, or as `(555) 123-4567`. Other digits are too often something else. */
+const PHONE =
+  /(?<![\w+])(?:\+|00)[1-9](?:[ ./()-]{0,2}\d){6,14}(?!\d)|(?<![\w-])\(?\d{3}\)?[ .-]{1,2}\d{3}[ .-]\d{4}(?![\w-])/g;
+const DIGITS = /\d(?:[ -]?\d){12,}/g;
+const IBAN = /(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11,30}/g;
+/** Keys of well-known services, signed tokens, and private keys as they stand in files, also without their end. */
+const KEYS = [
+  /(?<![A-Za-z0-9])(?:tsk_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{16,}/g,
+  /(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])/g,
+  /(?<![A-Za-z0-9])AIza[\w-]{35}/g,
+  /(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?/g,
+  /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?/g,
+];
+
+const MIN_CARD_DIGITS = 13;
+const MAX_CARD_DIGITS = 19;
+const MIN_IBAN_LENGTH = 15;
+
+const finders: Readonly<Record<PersonalData, FindContent>> = {
+  email: (text) => (text.includes('@') ? matches(EMAIL, text, '[email]') : []),
+  phone: (text) => matches(PHONE, text, '[phone]'),
+  card: findCards,
+  iban: findIbans,
+  *key(text) {
+    for (const pattern of KEYS) yield* matches(pattern, text, '[key]');
+  },
+};
+
+export function findPersonalData(kinds: readonly PersonalData[]): FindContent {
+  const chosen = kinds.map((kind) => finders[kind]);
+  return function* (text) {
+    for (const find of chosen) yield* find(text);
+  };
+}
+
+/** What the operator's patterns match. */
+export function findPatterns(patterns: readonly string[], ignoreCase: boolean, replacement: string): FindContent {
+  const compiled = patterns.map((pattern) => new RegExp(pattern, ignoreCase ? 'gi' : 'g'));
+  return function* (text) {
+    for (const pattern of compiled) yield* matches(pattern, text, replacement);
+  };
+}
+
+function* matches(pattern: RegExp, text: string, replacement: string): Iterable<Found> {
+  for (const match of text.matchAll(pattern)) {
+    if (match[0] !== '') yield { start: match.index, end: match.index + match[0].length, replacement };
+  }
+}
+
+/** Numbers of cards stand alone or in groups: inside of a longer number they are none. */
+function* findCards(text: string): Iterable<Found> {
+  for (const { start, end } of matches(DIGITS, text, '')) {
+    for (let at = start; at < end; at += 1) {
+      if (!isDigit(text, at) || isDigit(text, at - 1)) continue;
+      const length = cardLength(text, at, end);
+      if (length === 0) continue;
+      yield { start: at, end: at + length, replacement: '[card]' };
+      at += length;
+    }
+  }
+}
+
+/** How long the number of a card is that begins here, with its spaces; 0 when there is none. */
+function cardLength(text: string, start: number, end: number): number {
+  let digits = '';
+  let length = 0;
+  for (let at = start; at < end && digits.length < MAX_CARD_DIGITS; at += 1) {
+    if (!isDigit(text, at)) continue;
+    digits += text[at];
+    if (digits.length >= MIN_CARD_DIGITS && !isDigit(text, at + 1) && isCard(digits)) length = at + 1 - start;
+  }
+  return length;
+}
+
+function isDigit(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code >= 48 && code <= 57;
+}
+
+/** The check digit by Luhn, and a first digit that networks of cards use. */
+function isCard(digits: string): boolean {
+  if (!/^[2-6]/.test(digits)) return false;
+  let sum = 0;
+  for (let place = 0; place < digits.length; place += 1) {
+    const digit = Number(digits[digits.length - 1 - place]);
+    const doubled = place % 2 === 1 ? digit * 2 : digit;
+    sum += doubled > 9 ? doubled - 9 : doubled;
+  }
+  return sum % 10 === 0;
+}
+
+/** The longest part that passes the check of ISO 7064: words may follow without another sign between. */
+function* findIbans(text: string): Iterable<Found> {
+  for (const { start, end } of matches(IBAN, text, '')) {
+    for (let stop = end; stop - start >= MIN_IBAN_LENGTH; stop -= 1) {
+      if (text[stop - 1] === ' ' || /[A-Za-z0-9]/.test(text[stop] ?? ' ')) continue;
+      if (!isIban(text.slice(start, stop).replaceAll(' ', ''))) continue;
+      yield { start, end: stop, replacement: '[iban]' };
+      break;
+    }
+  }
+}
+
+function isIban(written: string): boolean {
+  let rest = 0;
+  for (const letter of `${written.slice(4)}${written.slice(0, 4)}`) {
+    const value = Number.parseInt(letter, 36);
+    rest = (rest * (value > 9 ? 100 : 10) + value) % 97;
+  }
+  return rest === 1;
+}
