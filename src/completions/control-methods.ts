@@ -5,8 +5,9 @@ import { describeError } from '../platform/errors/error-table.ts';
 import { defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Catalogue } from './apis/catalogue.ts';
 import type { CatalogueUpdates } from './apis/catalogue-updates.ts';
-import type { Models } from './apis/models.ts';
+import { apiStatus, type Models } from './apis/models.ts';
 import {
+  ApiStatus,
   IssuedKey,
   KeyChange,
   KeyInfo,
@@ -34,20 +35,6 @@ export interface ControlParts {
   readonly runChat: RunChat;
   readonly clock: Pick<Clock, 'monotonic'>;
 }
-
-const ApiStatus = Type.Object({
-  id: Type.String(),
-  usable: Type.Boolean(),
-  name: Type.Optional(Type.String()),
-  dialect: Type.Optional(Type.String()),
-  base_url: Type.Optional(Type.String()),
-  configured: Type.Optional(
-    Type.Boolean({ description: 'By a setting or a variable, rather than local and keyless.' }),
-  ),
-  missing: Type.Optional(Type.Array(Type.String())),
-  key_variables: Type.Optional(Type.Array(Type.String(), { description: 'The first one that is set wins.' })),
-  key_from: Type.Optional(Type.String({ description: 'The variable or setting that its key comes from.' })),
-});
 
 const ModelTest = Type.Object({
   ok: Type.Boolean(),
@@ -160,18 +147,6 @@ export function completionsControlMethods(parts: ControlParts): readonly MethodR
       handle: ({ model }, { requestId, signal }) => testModel(parts, model, requestId, signal),
     }),
   ];
-}
-
-function apiStatus(models: Models) {
-  return [...models.apis().values()].map((resolved) => {
-    if (!resolved.usable) {
-      const { id, missing, keyVariables } = resolved;
-      return { id, usable: false, missing: [...missing], key_variables: [...keyVariables] };
-    }
-    const { id, name, dialect, baseUrl, configured, keyVariables, keyFrom } = resolved.api;
-    const key = { key_variables: [...keyVariables], ...(keyFrom !== undefined && { key_from: keyFrom }) };
-    return { id, usable: true, name, dialect, base_url: baseUrl, configured, ...key };
-  });
 }
 
 async function testModel(parts: ControlParts, model: string, requestId: string, signal: AbortSignal) {

@@ -125,6 +125,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
   };
 
   const routes = completionsRoutes({
+    catalogue,
     access,
     models,
     aliases: settings.models,

@@ -1,5 +1,6 @@
 import { type Call, type Route, defineRoute as row } from '../platform/http/surface.ts';
-import { createModelViews, type Models } from './apis/models.ts';
+import type { Catalogue } from './apis/catalogue.ts';
+import { apiStatus, createModelViews, type Models } from './apis/models.ts';
 import { mediaOperations as media } from './contract/media.ts';
 import { storedOperations as kept, completionsOperations as op } from './contract/operations.ts';
 import type { createIngress } from './ingress/create-ingress.ts';
@@ -17,6 +18,7 @@ type Handler = (call: Call<KeyHolder, Buffer>) => Promise<unknown>;
 
 export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'report' | 'calls'>, TargetViewOptions {
   readonly models: Models;
+  readonly catalogue: Pick<Catalogue, 'date'>;
   readonly chat: (family: PathFamily) => Handler;
   readonly text: (family: PathFamily) => Handler;
   readonly embeddings: Handler;
@@ -48,7 +50,7 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
     calls,
     bodyLimit,
   } = parts;
-  const { withKey, withMasterKey, withOwnKeys } = access;
+  const { withKey, withMasterKey, withOwnKeys, withOperator } = access;
   const views = createModelViews(models);
   const listTargets = createTargetView(parts);
   const inBothFamilies = (['', '/v1'] as const).flatMap((prefix) => {
@@ -82,6 +84,11 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
   });
   return [
     ...inBothFamilies,
+    row('GET /v1/apis', withOperator, op.listApis, async () => ({
+      object: 'list' as const,
+      data: apiStatus(models),
+      prices_date: parts.catalogue.date(),
+    })),
     row('GET /v1/targets', withKey, op.listTargets, async ({ caller }) => listTargets(caller)),
     row('POST /v1/embeddings', withKey, op.embed, embeddings),
     row('POST /v1/images/generations', withKey, media.createImage, run(kinds.createImage)),

@@ -140,6 +140,7 @@ export const ROUTES = [
   '/usage GET',
   '/usage/calls GET',
   '/usage/calls/{id} GET',
+  '/v1/apis GET',
   '/v1/audio/speech POST',
   '/v1/audio/transcriptions POST',
   '/v1/audio/translations POST',

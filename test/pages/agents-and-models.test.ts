@@ -48,6 +48,8 @@ test('agents are listed with what to do, and tried; models are found by name', a
   await aliases.getByText('ok').waitFor();
   await page.getByLabel('Search models').fill('no such model');
   await page.getByText('No model matches.').waitFor();
+  await page.getByLabel('Search models').fill('groq');
+  await page.getByRole('region', { name: 'Model APIs' }).getByText('GROQ_API_KEY').waitFor();
   await page.getByLabel('Search models').fill('ECHO');
   await echo.waitFor();
   await page.reload();

@@ -278,3 +278,16 @@ function keyedModel(wanted: string): string | undefined {
 function keyHint(apiId: string, missing: readonly string[]): string {
   return `set ${missing.join(' or ')} in the environment of the server, or completions.apis.${apiId}.api_key in its settings.`;
 }
+
+/** The APIs that are known, those without a key too; never a key itself. */
+export function apiStatus(models: Pick<Models, 'apis'>) {
+  return [...models.apis().values()].map((resolved) => {
+    if (!resolved.usable) {
+      const { id, missing, keyVariables } = resolved;
+      return { id, usable: false, missing: [...missing], key_variables: [...keyVariables] };
+    }
+    const { id, name, dialect, baseUrl, configured, keyVariables, keyFrom } = resolved.api;
+    const key = { key_variables: [...keyVariables], ...(keyFrom !== undefined && { key_from: keyFrom }) };
+    return { id, usable: true, name, dialect, base_url: baseUrl, configured, ...key };
+  });
+}

@@ -257,6 +257,31 @@ export const ModelEntry = Type.Object(
 
 export const ModelList = Type.Object({ object: Type.Literal('list'), data: Type.Array(ModelEntry) });
 
+/** A model API that is known here, and what it needs. */
+export const ApiStatus = Type.Object({
+  id: Type.String(),
+  usable: Type.Boolean(),
+  name: Type.Optional(Type.String()),
+  dialect: Type.Optional(Type.String()),
+  base_url: Type.Optional(Type.String()),
+  configured: Type.Optional(
+    Type.Boolean({ description: 'By a setting or a variable, rather than local and keyless.' }),
+  ),
+  missing: Type.Optional(Type.Array(Type.String())),
+  key_variables: Type.Optional(Type.Array(Type.String(), { description: 'The first one that is set wins.' })),
+  key_from: Type.Optional(Type.String({ description: 'The variable or setting that its key comes from.' })),
+});
+
+/** `GET /v1/apis`: the model APIs that are known here, for those who see the work of others. */
+export const ApiList = Type.Object(
+  {
+    object: Type.Literal('list'),
+    data: Type.Array(ApiStatus),
+    prices_date: Type.String({ description: 'The day of the sizes and prices of models.' }),
+  },
+  { $id: 'ApiList' },
+);
+
 /** `GET /v1/targets`: how the models behind aliases fare. */
 export const TargetList = Type.Object(
   {
@@ -289,3 +314,4 @@ export const TargetList = Type.Object(
 export type TargetList = Static<typeof TargetList>;
 export type ModelEntry = Static<typeof ModelEntry>;
 export type ModelList = Static<typeof ModelList>;
+export type ApiList = Static<typeof ApiList>;

@@ -15,6 +15,7 @@ import {
   GenerateContentResponse,
 } from './gemini.ts';
 import {
+  ApiList,
   IssuedKey,
   KeyChange,
   KeyInfo,
@@ -183,6 +184,10 @@ export const completionsOperations = {
   },
   listModels: { summary: 'List the models that your key may use.', response: { 200: ModelList } },
   showModel: { summary: 'Show one model.', response: { 200: ModelEntry } },
+  listApis: {
+    summary: 'List the model APIs that are known here, and what each one needs.',
+    response: { 200: ApiList },
+  },
   listTargets: {
     summary: 'List the aliases that you may use, and how the models behind them fare.',
     response: { 200: TargetList },

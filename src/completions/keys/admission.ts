@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { AppError } from '../../platform/errors/app-error.ts';
 import type { Bucket, Budget, Owner } from '../../platform/identity/owner.ts';
-import type { Principal } from '../../platform/identity/principal.ts';
+import { ownersSought, type Principal } from '../../platform/identity/principal.ts';
 import { costOf, countTokens, nanoOfUsd, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 
@@ -27,6 +27,11 @@ export interface KeyHolder {
   readonly principal?: Principal;
   /** The person whose key it is, where persons are known. Its state is looked at again when a call is admitted. */
   readonly person?: Owner;
+}
+
+/** Whether the holder sees the work of everyone: the master key, and people who may. */
+export function seesAll({ isMaster, principal }: Pick<KeyHolder, 'isMaster' | 'principal'>): boolean {
+  return isMaster || (principal !== undefined && ownersSought(principal) === undefined);
 }
 
 /** A call under way, as it can be ended from outside. */

@@ -7,7 +7,7 @@ import { type Owner, type OwnerOf, type Payer, payerName } from '../../platform/
 import { type Identify, isOwnCredential, type Principal, teamOf } from '../../platform/identity/principal.ts';
 import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
 import type { CompletionsSettings } from '../settings.ts';
-import type { Budgets, KeyHolder } from './admission.ts';
+import { type Budgets, type KeyHolder, seesAll } from './admission.ts';
 import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 import { TAGS_HEADER, withTags, withTrace } from './tags.ts';
@@ -17,6 +17,8 @@ export interface KeyAccess {
   readonly withKey: Guard<KeyHolder>;
   /** As `withKey`, but only for the master key, or for anybody while none is configured. */
   readonly withMasterKey: Guard<KeyHolder>;
+  /** As `withMasterKey`, and for people who see the work of everyone. */
+  readonly withOperator: Guard<KeyHolder>;
   /**
    * What another part of this program works with on behalf of an owner: their plan and their budget, and for work of a team
    * also those of the member. An owner who is nobody here, such as the operator, has no limits. Throws INVALID_API_KEY when
@@ -197,6 +199,11 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     async withMasterKey(head) {
       const holder = await withKey(head);
       if (!holder.isMaster) throw new AppError('FORBIDDEN');
+      return holder;
+    },
+    async withOperator(head) {
+      const holder = await withKey(head);
+      if (!seesAll(holder)) throw new AppError('FORBIDDEN');
       return holder;
     },
     async withOwnKeys(head) {

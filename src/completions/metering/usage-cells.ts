@@ -1,10 +1,10 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { ownerIdOf } from '../../platform/identity/owner.ts';
-import { ownersSought, sees } from '../../platform/identity/principal.ts';
+import { sees } from '../../platform/identity/principal.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../contract/keys.ts';
-import type { KeyHolder } from '../keys/admission.ts';
+import { type KeyHolder, seesAll } from '../keys/admission.ts';
 import type { OwnKeys } from '../keys/key-register.ts';
 import { readTags } from '../keys/tags.ts';
 import type { KeyStore } from '../storage/key-store.ts';
@@ -315,8 +315,9 @@ export function createUsageReport({ store, flush, clock }: UsageReportOptions) {
 }
 
 /** Whose calls a report is about: what the caller may see of what was asked for. Throws FORBIDDEN for more than that. */
-function scopeOf({ id, owner, isMaster, principal }: KeyHolder, query: UsageQuery): ReportScope {
-  const seesOthers = isMaster || (principal !== undefined && ownersSought(principal) === undefined);
+function scopeOf(holder: KeyHolder, query: UsageQuery): ReportScope {
+  const { id, owner, isMaster, principal } = holder;
+  const seesOthers = seesAll(holder);
   const asked = query.owner === undefined ? undefined : ownerIdOf(query.owner);
   const maySee =
     asked === undefined || asked === owner || isMaster || (principal !== undefined && sees(principal, asked));

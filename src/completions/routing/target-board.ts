@@ -1,9 +1,8 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
-import { ownersSought } from '../../platform/identity/principal.ts';
 import type { PriceOf } from '../apis/prices.ts';
 import type { TargetList } from '../contract/keys.ts';
-import type { KeyHolder } from '../keys/admission.ts';
+import { type KeyHolder, seesAll } from '../keys/admission.ts';
 import { createTokenBucket, type TokenBucket } from '../keys/rate-limits.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { type ModelPlan, placeOf, type Target, type TargetLimits } from './model-plan.ts';
@@ -325,11 +324,10 @@ export interface TargetViewOptions {
 /** How targets are shown. Callers may name any model, so only those who see the work of others see targets outside of aliases. */
 export function createTargetView({ aliases, targets }: TargetViewOptions) {
   return (holder: KeyHolder): TargetList => {
-    const { isMaster, principal } = holder;
     const usable = aliases.filter(({ name }) => holder.mayUse(name));
     const inAliases = new Set(usable.flatMap((alias) => alias.targets.map(({ model }) => model)));
-    const seesAll = isMaster || (principal !== undefined && ownersSought(principal) === undefined);
-    const shown = targets().filter(({ model }) => seesAll || inAliases.has(model));
+    const isOperator = seesAll(holder);
+    const shown = targets().filter(({ model }) => isOperator || inAliases.has(model));
     return {
       object: 'list',
       data: shown.map(({ target, state, inFlight }) => ({ target, state, in_flight: inFlight })),

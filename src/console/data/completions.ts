@@ -1,6 +1,7 @@
 import type { NewKey } from '../../accounts/contract/own-data.ts';
 import type { CallDetails, CallList, CallsQuery } from '../../completions/contract/calls.ts';
 import type {
+  ApiList,
   IssuedKey,
   KeyChange,
   KeyInfo,
@@ -30,4 +31,6 @@ export const readUsage = (query: UsageQuery) => request<UsageReport>('GET', '/v1
 export const listCalls = (query: CallsQuery) => request<CallList>('GET', '/v1/usage/calls', { query });
 export const readCall = (id: string) => request<CallDetails>('GET', `/v1/usage/calls/${encodeURIComponent(id)}`);
 export const listModels = () => request<ModelList>('GET', '/v1/models').then(({ data }) => data);
+/** For those who see the work of others. */
+export const listApis = () => request<ApiList>('GET', '/v1/apis');
 export const listTargets = () => request<TargetList>('GET', '/v1/targets');

@@ -161,6 +161,7 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
   'GET /v1beta/models/*': GEMINI({ ...WITH_KEY, 'key for another model': 'model_not_found' }),
   'GET /models': WITH_KEY,
   'GET /v1/models': WITH_KEY,
+  'GET /v1/apis': WITH_MASTER_KEY,
   'GET /v1/targets': WITH_KEY,
   // A model that a key may not use does not exist for it.
   'GET /models/*': { ...WITH_KEY, 'key for another model': 'model_not_found' },

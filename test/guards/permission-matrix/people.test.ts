@@ -135,6 +135,12 @@ const READ: Row = {
   'token for models': 'served',
 };
 const MODEL: Row = { ...READ, readonly: '403', 'readonly, with agents in the plan': '403', 'cookie, no origin': '403' };
+/** The model APIs: for those who see the work of others. */
+const OPERATORS_READ: Row = {
+  ...READ,
+  ...{ user: '403', 'user with agents in the plan': '403', 'team mate': '403', 'key of a user': '403' },
+  ...{ readonly: '403', 'readonly, with agents in the plan': '403', 'token for models': '403' },
+};
 /** Own keys: a login removes them, a token does not. */
 const REMOVE: Row = {
   ...MODEL,
@@ -208,6 +214,7 @@ const EXPECTED: Readonly<Record<string, Row>> = {
       [`GET ${prefix}/usage/calls/{id}`, READ],
     ]),
   ),
+  'GET /v1/apis': OPERATORS_READ,
   'GET /v1/targets': READ,
   'POST /v1/embeddings': MODEL,
   'POST /v1/images/generations': MODEL,

@@ -48,7 +48,7 @@ export function FirstSteps() {
             <code>OPENAI_API_KEY=… npm start</code>
           </pre>
           <p>
-            <code>trestle models --all</code> lists every provider and its variable.
+            <Link href="/console/models">Every provider and its variable</Link>
           </p>
         </Step>
       ) : null}

@@ -1,9 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
-import type { ModelEntry, TargetList } from '../../../completions/contract/keys.ts';
+import type { ApiList, ModelEntry, TargetList } from '../../../completions/contract/keys.ts';
 import { type ChatAnswer, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
-import { listModels, listTargets } from '../../data/completions.ts';
+import { listApis, listModels, listTargets } from '../../data/completions.ts';
 import { ErrorBox, Part } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
@@ -21,6 +21,9 @@ export default function Models() {
   const [shown, setShown] = useState(PAGE);
   const models = useQuery({ queryKey: ['models'], queryFn: listModels });
   const targets = useQuery({ queryKey: ['targets'], queryFn: listTargets, refetchInterval: STATUS_MS });
+  const { person } = useConsole();
+  const isOperator = person === undefined || person.permissions.includes('admin.bridge.read');
+  const apis = useQuery({ queryKey: ['apis'], queryFn: listApis, enabled: isOperator });
   const search = given.get('search') ?? '';
   const wanted = search.toLowerCase();
   const found = (models.data ?? []).filter(({ id, owned_by: api }) => `${id} ${api}`.toLowerCase().includes(wanted));
@@ -44,7 +47,7 @@ export default function Models() {
           }}
         />
       </header>
-      <ErrorBox error={models.error ?? targets.error} />
+      <ErrorBox error={models.error ?? targets.error ?? apis.error} />
       {targets.data === undefined ? null : <Aliases list={targets.data} />}
       {models.data === undefined && models.error === null ? <p className="quiet loading">Loading …</p> : null}
       {models.data !== undefined && found.length === 0 ? <p className="empty">No model matches.</p> : null}
@@ -56,7 +59,47 @@ export default function Models() {
           </button>
         </p>
       ) : null}
+      {apis.data === undefined ? null : <Apis list={apis.data} search={wanted} />}
     </>
+  );
+}
+
+/** Where models come from: the APIs that can be called, and what the others need. */
+function Apis({ list: { data, prices_date }, search }: { readonly list: ApiList; readonly search: string }) {
+  const named = data.filter(({ id, name = '' }) => `${id} ${name}`.toLowerCase().includes(search));
+  const usable = named.filter((api) => api.usable);
+  const others = named.filter((api) => !api.usable);
+  return (
+    <div className="apis">
+      <Part title="Model APIs" text={`Sizes and prices of ${prices_date}.`}>
+        <ul className="rows">
+          {usable.map(({ id, name, base_url, key_from, configured }) => (
+            <li key={id}>
+              <div>
+                <strong>{visible(name ?? id)}</strong> <code>{id}</code>{' '}
+                <span className="quiet">
+                  {visible(base_url ?? '')} {key_from === undefined ? '' : `· key from ${key_from}`}
+                  {configured === true ? '' : ' · a local server, if one runs'}
+                </span>
+              </div>
+            </li>
+          ))}
+        </ul>
+        <details open={search !== ''}>
+          <summary>{countText(others.length)} more APIs, each with what to set before the server starts</summary>
+          <ul className="rows">
+            {others.map(({ id, missing = [], key_variables: variables = [] }) => (
+              <li key={id}>
+                <div>
+                  <code>{id}</code>{' '}
+                  <span className="quiet">{(variables.length > 0 ? variables : missing).join(' or ')}</span>
+                </div>
+              </li>
+            ))}
+          </ul>
+        </details>
+      </Part>
+    </div>
   );
 }
 
