@@ -3,6 +3,9 @@ import type { BridgeCaller } from './access.ts';
 import type { AskPermission } from './agents/agent-provider.ts';
 import type { NotificationSink } from './sessions/update-hub.ts';
 
+/** Of another bridge that shows open questions of the agent to its own people: the stream has them, too. */
+export const QUESTIONS_HEADER = 'x-app-questions';
+
 /** Who makes a call, and over what: a connection that stays, or one request. */
 export interface BridgeClient {
   readonly caller: BridgeCaller;

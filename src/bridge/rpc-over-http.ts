@@ -7,7 +7,7 @@ import { encodeParts, hybridEnvelope, type RawJson } from '../platform/json-rpc/
 import type { Dispatch, MethodCall } from '../platform/json-rpc/method-table.ts';
 import { type EventStreamOptions, openEventStream } from '../platform/sse/sse-writer.ts';
 import type { BridgeAccess, BridgeCaller } from './access.ts';
-import type { BridgeClient, ResumeRequest } from './bridge-client.ts';
+import { type BridgeClient, QUESTIONS_HEADER, type ResumeRequest } from './bridge-client.ts';
 import { bridgeErrors } from './errors.ts';
 
 export interface RpcOverHttp {
@@ -72,7 +72,8 @@ export function createRpcOverHttp(options: RpcOverHttpOptions): RpcOverHttp {
         .send();
     },
     async answer({ head, caller, body, reply }) {
-      const sink = wantsEvents(head) ? createSink(reply, { clock, stalledAfterMs }) : undefined;
+      const takesQuestions = head.headers[QUESTIONS_HEADER] === 'true';
+      const sink = wantsEvents(head) ? createSink(reply, { clock, stalledAfterMs }, takesQuestions) : undefined;
       const request = stateOf(reply.raw.req);
       const client: BridgeClient = {
         caller,
@@ -136,7 +137,7 @@ function toSeq(text: string): number {
 }
 
 /** Opens the event stream with the first thing to send: until then the call can still be refused with a status. */
-function createSink(reply: Reply, options: EventStreamOptions) {
+function createSink(reply: Reply, options: EventStreamOptions, takesQuestions: boolean) {
   let stream: ReturnType<typeof openEventStream> | undefined;
   const opened = () => {
     stream ??= openEventStream(reply, options);
@@ -147,6 +148,7 @@ function createSink(reply: Reply, options: EventStreamOptions) {
   // Updates go through the call, which knows whether its answer was sent already.
   let served: MethodCall | undefined;
   return {
+    takesQuestions,
     serves(call: MethodCall): void {
       served = call;
     },

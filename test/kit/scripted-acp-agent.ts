@@ -13,28 +13,18 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
-import { createScriptedLogin, FORM_SCHEMA, kindUpdates, timedReports, workUpdates } from './scripted-work.ts';
+import {
+  ASK_OPTIONS,
+  createScriptedLogin,
+  everyUpdate,
+  FORM_SCHEMA,
+  kindUpdates,
+  readFlags,
+  timedReports,
+  workUpdates,
+} from './scripted-work.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    state: { type: 'string' },
-    load: { type: 'boolean' },
-    name: { type: 'string' },
-    version: { type: 'string' },
-    hang: { type: 'string' },
-    stubborn: { type: 'boolean' },
-    crash: { type: 'boolean' },
-    models: { type: 'boolean' },
-    modes: { type: 'boolean' },
-    fork: { type: 'boolean' },
-    mcp: { type: 'string' },
-    image: { type: 'boolean' },
-    context: { type: 'boolean' },
-    auth: { type: 'string' },
-    delete: { type: 'string' },
-  },
-});
+const flags = readFlags();
 
 interface Message {
   readonly id?: number | string | null;
@@ -106,13 +96,7 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   },
   async ask({ id, folder }) {
     const toolCall = { toolCallId: 'call-1', title: 'touch made', kind: 'execute' };
-    const options = [
-      { optionId: 'always', name: 'Always', kind: 'allow_always' },
-      { optionId: 'odd', name: 'Perhaps', kind: 'allow_on_sundays' },
-      { optionId: 'once', name: 'Once', kind: 'allow_once' },
-      { optionId: 'never', name: 'No', kind: 'reject_once' },
-    ];
-    const answer = await ask('session/request_permission', { sessionId: id, toolCall, options });
+    const answer = await ask('session/request_permission', { sessionId: id, toolCall, options: ASK_OPTIONS });
     const { outcome, optionId } = (answer.result?.outcome ?? {}) as { outcome?: string; optionId?: string };
     const isAllowed = optionId === 'once';
     if (isAllowed) writeFileSync(join(folder, 'made'), '');
@@ -153,8 +137,8 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   },
   kinds: ({ id }) => tell(id, kindUpdates),
   report: ({ id }, rest) => tell(id, timedReports(rest)),
-  async work(conversation) {
-    for (const one of workUpdates(conversation.folder)) update(conversation.id, one);
+  async work(conversation, rest) {
+    await tell(conversation.id, (rest === 'every' ? everyUpdate : workUpdates)(conversation.folder));
     return (await commands.ask?.(conversation, '')) ?? 'end_turn';
   },
   async wait({ id, cancelled }) {
@@ -221,7 +205,6 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   model: ({ id, model }) => sayAll(id, model),
   /** Says which MCP servers it was given. */
   servers: ({ id, servers }) => sayAll(id, JSON.stringify(servers)),
-  /** Writes a file without asking, unless its mode forbids it. */
   /** `edit NAME TEXT`: writes a line to a file, and reports the change as a diff. */
   edit({ id, folder }, rest) {
     const [name = '', ...words] = rest.split(' ');
@@ -235,6 +218,7 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
     say(id, 'edited');
     return 'end_turn';
   },
+  /** Writes a file without asking, unless its mode forbids it. */
   write({ id, folder, mode }, rest) {
     if (mode !== 'plan') writeFileSync(join(folder, rest), '');
     say(id, `in mode ${mode}`);

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
 
 const STEPS = ['Find where the code is read', 'Accept spaces in a pasted code', 'Run the tests'];
 const FILE = 'src/login/code-step.ts';
@@ -56,6 +57,14 @@ export function workUpdates(folder: string): readonly object[] {
   ];
 }
 
+/** The answers that the agent offers when it asks for permission; one of them is of no kind of the protocol. */
+export const ASK_OPTIONS = [
+  { optionId: 'always', name: 'Always', kind: 'allow_always' },
+  { optionId: 'odd', name: 'Perhaps', kind: 'allow_on_sundays' },
+  { optionId: 'once', name: 'Once', kind: 'allow_once' },
+  { optionId: 'never', name: 'No', kind: 'reject_once' },
+];
+
 /** A form with a field of each type that people fill in most. */
 export const FORM_SCHEMA = {
   type: 'object',
@@ -101,6 +110,40 @@ export const kindUpdates: readonly object[] = [
   { sessionUpdate: 'usage_update', used: 55, size: 100 },
 ];
 
+/** One update of each kind that is shown, with every member that the protocol has for it. */
+export function everyUpdate(folder: string): readonly object[] {
+  const path = join(folder, 'a');
+  const edit = { toolCallId: 'e', title: 'Edit a', kind: 'edit', rawInput: { path }, locations: [{ path, line: 2 }] };
+  return [
+    { sessionUpdate: 'agent_thought_chunk', content: text('hm') },
+    {
+      sessionUpdate: 'plan',
+      entries: [
+        { content: 'look', status: 'completed', priority: 'high' },
+        { content: 'change', status: 'in_progress', priority: 'low' },
+      ],
+    },
+    { sessionUpdate: 'tool_call', ...edit, status: 'pending' },
+    {
+      sessionUpdate: 'tool_call_update',
+      toolCallId: 'e',
+      status: 'completed',
+      rawOutput: { written: 4 },
+      content: [{ type: 'diff', path, oldText: 'a\n', newText: 'b\nc\n' }],
+    },
+    {
+      sessionUpdate: 'available_commands_update',
+      availableCommands: [
+        { name: 'test', description: 'runs the tests', input: { hint: 'which' } },
+        { name: 'clear', description: 'forgets' },
+      ],
+    },
+    { sessionUpdate: 'current_mode_update', currentModeId: 'build' },
+    { sessionUpdate: 'usage_update', used: 7, size: 100, cost: { amount: 0.5, currency: 'USD' } },
+    { sessionUpdate: 'agent_message_chunk', content: text('written') },
+  ];
+}
+
 /** `FIRST EVERY END`: begins a call at that moment and again every so many ms; each is named after its moment. */
 export async function* timedReports(given: string): AsyncGenerator<object> {
   const [first = 0, every = 0, end = 0] = given.split(' ').map(Number);
@@ -137,4 +180,27 @@ export function createScriptedLogin(state: string | undefined) {
       if (!isDone) throw { code: -32000, message: 'Authentication required' };
     },
   };
+}
+
+/** What the scripted agent was started with: its own file says what each does. */
+export function readFlags() {
+  return parseArgs({
+    options: {
+      state: { type: 'string' },
+      load: { type: 'boolean' },
+      name: { type: 'string' },
+      version: { type: 'string' },
+      hang: { type: 'string' },
+      stubborn: { type: 'boolean' },
+      crash: { type: 'boolean' },
+      models: { type: 'boolean' },
+      modes: { type: 'boolean' },
+      fork: { type: 'boolean' },
+      mcp: { type: 'string' },
+      image: { type: 'boolean' },
+      context: { type: 'boolean' },
+      auth: { type: 'string' },
+      delete: { type: 'string' },
+    },
+  }).values;
 }

@@ -170,6 +170,8 @@ export interface AgentTurn {
   readonly isReadOnly?: boolean;
   /** Asks the person at the client for permission, or for the values of a form. Absent: there is no person to ask, and the settings decide. */
   readonly ask?: AskPermission;
+  /** True where the call wants people to be asked, and not the settings alone: an agent elsewhere has to know. */
+  readonly asks?: boolean;
   /** Called with what the conversation offers. */
   offers?(offers: AgentOffers): void;
   /** Called when the agent takes further messages in this turn. Absent: nobody would send any. */

@@ -38,7 +38,13 @@ const usageMembers = {
   costUsd: count('Of the conversation.'),
 };
 
-const commands = Type.Array(Type.Object({ name: Type.String(), description: Type.String() }));
+const commands = Type.Array(
+  Type.Object({
+    name: Type.String(),
+    description: Type.String(),
+    hint: Type.Optional(Type.String({ description: 'What to write behind the name. Absent: nothing.' })),
+  }),
+);
 
 /** What an agent tells while it works. New kinds and members may come: clients ignore those that they do not know. */
 const textMembers = { text: Type.String() };

@@ -2,7 +2,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { toJsonText } from '../../platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
-import { asObject, textOf } from '../agents/agent-text.ts';
+import { asObject, objectsIn, textOf } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import type { GivenAttachment, McpServer } from '../contract/session.ts';
 import type { SessionPast } from '../sessions/create-sessions.ts';
@@ -93,12 +93,19 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
 function memberUpdate({ plan, usage, modeId, commands, steer }: Fields): EditorUpdate | undefined {
   if (plan !== undefined) return { sessionUpdate: 'plan', entries: plan };
   if (modeId !== undefined) return { sessionUpdate: 'current_mode_update', currentModeId: modeId };
-  if (commands !== undefined) return { sessionUpdate: 'available_commands_update', availableCommands: commands };
+  if (commands !== undefined)
+    return { sessionUpdate: 'available_commands_update', availableCommands: editorCommands(commands) };
   if (typeof steer === 'string') return messageChunk('user_message_chunk', steer);
   const { contextUsed: used, contextSize: size, costUsd: amount } = asObject(usage);
   if (used === undefined || size === undefined) return undefined;
   const cost = amount === undefined ? {} : { cost: { amount, currency: 'USD' } };
   return { sessionUpdate: 'usage_update', used, size, ...cost };
+}
+
+function editorCommands(commands: unknown): readonly object[] {
+  return objectsIn(commands).map(({ hint, ...command }) =>
+    hint === undefined ? command : { ...command, input: { hint } },
+  );
 }
 
 function textContent(text: string) {

@@ -158,6 +158,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       leftBehind: turn.leftBehind,
       ...(turn.isReadOnly !== undefined && { isReadOnly: turn.isReadOnly }),
       ...(turn.ask !== undefined && { ask: turn.ask }),
+      ...(turn.asks !== undefined && { asks: turn.asks }),
       report(event) {
         text.add(event);
         return turn.report(event, mark);

@@ -252,6 +252,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       ...(ready !== undefined && { ready }),
       isReadOnly: permissions === 'deny',
       ask: asking.ask,
+      asks: asking.asks,
       usedModel(model) {
         resolvedModel = model;
       },

@@ -28,7 +28,7 @@ import { decide, optionFor, type PermissionRule, subjectOf } from './permission-
 /** Answers the questions of agents: by rules, by what the call asked for, or by asking people. */
 export interface Permissions {
   /** The questions of one turn. `end` cancels those that are open: call it when the turn is over, however it ended. */
-  forTurn(turn: AskingTurn): { readonly ask: AskPermission; end(): void };
+  forTurn(turn: AskingTurn): { readonly ask: AskPermission; readonly asks: boolean; end(): void };
   /** Throws MCP_SERVER_REFUSED for servers that a session in that folder may not have. */
   checkServers(servers: readonly SessionMcpServer[], folder: string): void;
   list(
@@ -169,7 +169,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
   async function answerQuestion(turn: AskingTurn, ...[question, signal, asked]: Parameters<AskPermission>) {
     const { owner, sessionKey, folder, editor } = turn;
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
-    const setting = turn.setting ?? (editor === undefined ? undefined : 'ask');
+    const setting = settingOf(turn);
     const decision = decide(subjectOf(question, folder), [...rules, ...stored.map(toRule)], setting);
     // An allow has no values for a form: without a person a question is declined.
     const isAsked = question.form === undefined ? decision === 'ask' : decision !== 'deny' && setting === 'ask';
@@ -218,6 +218,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       const ended = new AbortController();
       let open = 0;
       return {
+        asks: settingOf(turn) === 'ask',
         end: () => ended.abort(),
         async ask(question, signal, asked) {
           if (open >= MAX_OPEN_OF_TURN) return NOT_ANSWERED;
@@ -312,6 +313,11 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
 function needsInput({ id: permissionId, session_id: sessionId, owner, expires_at: at }: PermissionRow): BridgeEvent {
   const expiresAt = new Date(at).toISOString();
   return { event: 'session.needs_input', data: { permissionId, sessionId, owner, expiresAt } };
+}
+
+/** An editor is asked unless the call says otherwise. */
+function settingOf({ setting, editor }: AskingTurn): AskingTurn['setting'] {
+  return setting ?? (editor === undefined ? undefined : 'ask');
 }
 
 function serverRefused(name: string, reason: string): AppError {

@@ -36,7 +36,8 @@ const entries = [
   { content: 'change', status: 'in_progress', priority: 'medium' },
 ] as const;
 const usage = { inputTokens: 5, outputTokens: 2, cachedTokens: 1, contextUsed: 7, contextSize: 100, costUsd: 0.5 };
-const commands = [{ name: 'test', description: 'runs the tests' }];
+const commands = [{ name: 'test', description: 'runs the tests', hint: 'which' }];
+const acpCommands = [{ name: 'test', description: 'runs the tests', input: { hint: 'which' } }];
 const status = (members: object) => ({ kind: 'status', type: 'status', text: '', ...members });
 const chunk = (sessionUpdate: string, text: string) => ({ sessionUpdate, content: { type: 'text', text } });
 
@@ -99,7 +100,7 @@ const TABLE: readonly Row[] = [
     event: { kind: 'commands', commands },
     first: status({ commands }),
     plain: { kind: 'commands', commands },
-    editor: { sessionUpdate: 'available_commands_update', availableCommands: commands },
+    editor: { sessionUpdate: 'available_commands_update', availableCommands: acpCommands },
   },
   {
     event: { kind: 'status', text: 'compacting' },
@@ -243,7 +244,7 @@ test('agents that speak the Agent Client Protocol: diffs, plan, usage, mode and 
       { kind: 'mode', modeId: 'ask' },
     ],
     [
-      { sessionUpdate: 'available_commands_update', availableCommands: commands },
+      { sessionUpdate: 'available_commands_update', availableCommands: acpCommands },
       { kind: 'commands', commands },
     ],
   ];

@@ -10,13 +10,15 @@ export interface NodeProcessOptions {
   readonly peers?: Readonly<Record<string, { readonly url: string; readonly more?: string }>>;
   /** YAML of `distributed.forwarding`. */
   readonly forwarding?: string;
+  /** YAML of `agents`; the built-in agent alone unless given. */
+  readonly agents?: string;
   /** The folder of one that ran before. */
   readonly dataDirectory?: string;
 }
 
 /** Starts a bridge of a group as a user does, in a process of its own. */
 export async function startNodeProcess(scope: Scope, options: NodeProcessOptions): Promise<RunningProgram> {
-  const { id, peers = {}, forwarding = '{}' } = options;
+  const { id, peers = {}, forwarding = '{}', agents = '{ catalog: [builtin] }' } = options;
   const dataDirectory = options.dataDirectory ?? (await temporaryFolder(scope));
   const config = join(dataDirectory, 'trestle.yaml');
   const nodes = Object.entries(peers).map(
@@ -25,7 +27,7 @@ export async function startNodeProcess(scope: Scope, options: NodeProcessOptions
   );
   const text = [
     `bridge: { auth_token: "${asMain.authorization.slice('Bearer '.length)}" }\n`,
-    'agents: { catalog: [builtin] }\n',
+    `agents: ${agents}\n`,
     `distributed:\n  local_node_id: ${id}\n  task_forward_token: "${FORWARD_TOKEN}"\n`,
     nodes.length === 0 ? '' : `  nodes:\n${nodes.join('')}`,
     `  forwarding: ${forwarding}\n`,

@@ -200,9 +200,10 @@ const MAX_COMMAND_LENGTH = 500;
 
 export function readCommands(value: readonly unknown[]): Extract<AgentEvent, { kind: 'commands' }>['commands'] {
   return value.slice(0, MAX_COMMANDS).map((command: unknown) => {
-    const { name, description } = asObject(command);
+    const { name, description, input } = asObject(command);
+    const { hint } = asObject(input);
     const cut = (text: unknown) => cutText(shownText(text), MAX_COMMAND_LENGTH);
-    return { name: cut(name), description: cut(description) };
+    return { name: cut(name), description: cut(description), ...(typeof hint === 'string' && { hint: cut(hint) }) };
   });
 }
 

@@ -1,4 +1,5 @@
-import { type Clock, deadline, onAbort } from '../../../platform/clock/clock.ts';
+import { Check } from 'typebox/value';
+import { type Clock, deadline, onAbort, pause } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { boundedFetch, readAtMost } from '../../../platform/http/bounded-fetch.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
@@ -6,6 +7,7 @@ import type { Logger } from '../../../platform/log/logger.ts';
 import { requestFile } from '../../artifacts/artifact-links.ts';
 import { readMessage } from '../../call-bridge.ts';
 import { MAX_INLINE_BYTES } from '../../contract/session.ts';
+import { QuestionEvent, type QuestionForm } from '../../contract/session-update.ts';
 import { hopHeader } from '../../forwarding/call-node.ts';
 import type {
   AgentAbilities,
@@ -55,6 +57,10 @@ const SHORT_CALL_MS = 10_000;
 const UPLOAD_MS = 120_000;
 /** The agent there may have to start for it. */
 const FORK_MS = 60_000;
+const ANSWER_ATTEMPTS = 5;
+const ANSWER_PAUSE_MS = 1000;
+/** Questions of one turn; others are answered on the other bridge. */
+const MAX_QUESTIONS = 1000;
 /** Messages to one turn that the other bridge has not told yet. */
 const MAX_STEERED = 64;
 
@@ -73,6 +79,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     if (hop > options.hopLimit) return tooManyBridges(turn.hop, options.hopLimit);
     const over = new AbortController();
     const steering = createSteering((text) => steer(reference, text), turn.steerable);
+    const questions = createQuestions(turn, (permissionId, body) => answer(permissionId, body, over.signal));
     const release = onAbort(signal, () => {
       void shortCall('session.cancel', { sessionId: reference }, 3, [turn.force, over.signal]);
     });
@@ -88,9 +95,12 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         attempts: TURN_ATTEMPTS,
         signal: turn.force,
         hop,
+        withQuestions: turn.asks === true,
         onUpdate(params) {
-          const event = params.sessionId === reference ? readUpdate(params) : undefined;
+          if (params.sessionId !== reference) return undefined;
           steering.begun();
+          if (questions.take(params)) return undefined;
+          const event = readUpdate(params);
           return event && !steering.isOwn(event) ? turn.report(event) : undefined;
         },
       });
@@ -101,6 +111,20 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
     } finally {
       release();
       over.abort();
+      questions.end();
+    }
+  }
+
+  /** Tries again while the other bridge cannot be reached: a question without an answer holds up the turn there. */
+  async function answer(permissionId: string, body: object, signal: AbortSignal): Promise<void> {
+    const path = `permissions/${encodeURIComponent(permissionId)}/answer`;
+    for (let attempt = 1; attempt <= ANSWER_ATTEMPTS && !signal.aborted; attempt += 1) {
+      const found = await request('POST', path, { body, signal }).catch(() => undefined);
+      if (found !== undefined && found.status < 500) {
+        if (found.status !== 200) logger.warn({ agent: id, status: found.status }, 'a remote agent refused an answer');
+        return;
+      }
+      await pause(clock, ANSWER_PAUSE_MS, signal);
     }
   }
 
@@ -261,6 +285,45 @@ function createSteering(send: (text: string) => Promise<boolean>, steerable: Age
   };
 }
 
+/** Questions of the agent there, which people here answer. Their decisions come back as updates, which were told here by then. */
+function createQuestions(turn: SupervisedTurn, answer: (permissionId: string, body: object) => Promise<void>) {
+  const open = new Map<string, AbortController>();
+  const answered = new Set<string>();
+
+  async function ask(question: QuestionEvent): Promise<void> {
+    const { permissionId, toolCallId = '', title, toolKind, options, form } = question;
+    const ended = new AbortController();
+    open.set(permissionId, ended);
+    const asked = { toolCallId, title, toolKind, options, ...(form !== undefined && { form: form as QuestionForm }) };
+    const { optionId, values, reason } = await turn.permit(asked, 'allow', ended.signal);
+    if (!open.delete(permissionId)) return;
+    answered.add(permissionId);
+    const choice =
+      values !== undefined ? { values } : optionId !== undefined ? { optionId } : { decision: 'deny' as const };
+    await answer(permissionId, { ...choice, ...(reason !== undefined && { reason }) });
+  }
+
+  return {
+    /** Whether the update is about a question, and needs no further report. */
+    take(params: Readonly<Record<string, unknown>>): boolean {
+      const event = asObject(params.structuredEvent);
+      if (event.kind === 'question') {
+        if (Check(QuestionEvent, event) && open.size + answered.size < MAX_QUESTIONS) void ask(event);
+        return true;
+      }
+      const permissionId = textOf(event.permissionId);
+      // Somebody there was faster, or nobody answered in time.
+      open.get(permissionId)?.abort();
+      open.delete(permissionId);
+      return answered.has(permissionId);
+    },
+    end() {
+      for (const ended of open.values()) ended.abort();
+      open.clear();
+    },
+  };
+}
+
 /** Ends a circle of bridges whose agents are each other's. */
 function tooManyBridges(passed: number, limit: number): AgentEnd {
   const error = `The call has passed ${passed} bridges, and distributed.forwarding.hop_limit is ${limit}: look for an agent whose url leads back to a bridge that the call came from, or raise the limit.`;
@@ -298,6 +361,7 @@ function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, 
     routing: {
       ...(model !== '' && { explicitModel: model }),
       ...(skills.length > 0 && { explicitSkills: skills, availableSkills: skills }),
+      ...(turn.asks === true && { permissions: 'ask' }),
       ...(turn.isReadOnly === true && { permissions: 'deny' }),
     },
   };

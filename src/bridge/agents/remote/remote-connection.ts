@@ -1,6 +1,7 @@
 import { type Clock, pause } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';
+import { QUESTIONS_HEADER } from '../../bridge-client.ts';
 import { type BridgeResponse, callBridge, errorOf, readMessage, wordOf } from '../../call-bridge.ts';
 import { hopHeader } from '../../forwarding/call-node.ts';
 import { asObject } from '../agent-text.ts';
@@ -25,6 +26,8 @@ export interface RemoteCall {
   readonly signal: AbortSignal;
   /** How many bridges the call has passed when it gets there; absent for a program that is not a bridge. */
   readonly hop?: number;
+  /** True: open questions of the agent come as updates, too. */
+  readonly withQuestions?: boolean;
   /** Each `session.update` of the call once, in order. */
   onUpdate?(params: Readonly<Record<string, unknown>>): Promise<void> | undefined;
 }
@@ -96,6 +99,7 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
           ...authorization,
           ...(call.hop !== undefined && hopHeader(call.hop)),
           ...(call.resumable && { 'idempotency-key': call.key }),
+          ...(call.withQuestions === true && { [QUESTIONS_HEADER]: 'true' }),
           ...(lastSeq > 0 && { 'last-event-id': String(lastSeq) }),
         },
         ...{ id: call.key, method: call.method, params: call.params, signal: call.signal },

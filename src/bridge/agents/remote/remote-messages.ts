@@ -49,7 +49,11 @@ function readMember(event: Readonly<Record<string, unknown>>): AgentEvent | unde
   const listed = commands.slice(0, MAX_LOCATIONS).map(asObject);
   return {
     kind: 'commands',
-    commands: listed.map(({ name, description }) => ({ name: textOf(name), description: textOf(description) })),
+    commands: listed.map(({ name, description, hint }) => ({
+      name: textOf(name),
+      description: textOf(description),
+      ...(typeof hint === 'string' && { hint }),
+    })),
   };
 }
 

@@ -128,7 +128,7 @@ async function openParts({
     limits: createTurnLimits(LIMITS),
     permissions: permissions ?? {
       checkServers: () => undefined,
-      forTurn: () => ({ ask: async () => ({ optionId: undefined }), end: () => undefined }),
+      forTurn: () => ({ ask: async () => ({ optionId: undefined }), asks: false, end: () => undefined }),
     },
     route,
     agentFailed: probes.lookNow,
