@@ -1,9 +1,8 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { ChatChunk, ChunkDelta } from '../contract/chat.ts';
 import { parseEvent } from '../dialects/json-value.ts';
-import type { OpenedChat } from '../operations/encode-chat.ts';
 import { createSseFraming } from '../relay/event-splitter.ts';
-import type { OpenedStream, StreamSink } from '../relay/open-stream.ts';
+import type { OpenedChat, OpenedStream, StreamSink } from '../relay/open-stream.ts';
 import { type CheckedCall, type Guardrails, textsIn } from './guardrails.ts';
 import { mapArguments, type TextScreen } from './text-screen.ts';
 

@@ -5,12 +5,12 @@ import { afterOthers } from '../../platform/queue/after-reads.ts';
 import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import type { KeyHolder } from '../keys/admission.ts';
+import type { OpenedChat } from '../relay/open-stream.ts';
 import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
 import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import { readCallOptions } from './call-options.ts';
 import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
-import type { OpenedChat } from './encode-chat.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
 import type { ResponseCache } from './response-cache.ts';
 

@@ -1,9 +1,8 @@
 import type { UsableApi } from '../apis/model-api.ts';
-import type { ChatChunk, ChatCompletion, ChatRequest, Usage } from '../contract/chat.ts';
+import type { ChatRequest, Usage } from '../contract/chat.ts';
 import type { Dialect, DialectContext } from '../dialects/dialect.ts';
-import type { OpenedStream } from '../relay/open-stream.ts';
+import type { OpenedChat } from '../relay/open-stream.ts';
 import { spliceModel } from '../relay/splice-body.ts';
-import type { MeasuredUsage } from '../routing/call-record.ts';
 import type { UpstreamBody } from '../upstream/upstream-exchange.ts';
 
 /** A chat request as one upstream takes it. */
@@ -97,14 +96,6 @@ export interface ChatWork {
   readonly answerId: string;
   readonly created: number;
 }
-
-/** An answer of which something is there: as the upstream's bytes where they can be passed on, else translated. */
-export type OpenedChat = { readonly dropped: readonly string[] } & (
-  | { readonly kind: 'bytes'; readonly body: Buffer; readonly measured: MeasuredUsage }
-  | { readonly kind: 'completion'; readonly completion: ChatCompletion; readonly measured: MeasuredUsage }
-  | { readonly kind: 'byte-stream'; readonly stream: OpenedStream<Buffer> }
-  | { readonly kind: 'chunk-stream'; readonly stream: OpenedStream<readonly ChatChunk[]> }
-);
 
 /** Puts what the call cost into the usage of a translated answer; `costOf` gives nothing where the price is not known. */
 export function withCost(opened: OpenedChat, costOf: (usage: Usage) => Pick<Usage, 'cost'>): OpenedChat {

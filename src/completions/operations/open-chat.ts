@@ -8,7 +8,7 @@ import type { Dialect, DialectContext } from '../dialects/dialect.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
 import { failureInBody } from '../dialects/failure.ts';
 import { openAnswer } from '../relay/open-answer.ts';
-import { type OpenedStream, openStream, type StreamSink } from '../relay/open-stream.ts';
+import { type OpenedChat, type OpenedStream, openStream, type StreamSink } from '../relay/open-stream.ts';
 import { createByteReader, createChunkReader, createFraming } from '../relay/stream-readers.ts';
 import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
@@ -17,7 +17,7 @@ import { DEMO_API } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import { type FetchLinkedFiles, hasLinkedFiles } from '../upstream/linked-files.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
-import { type ChatWork, dialectContext, encodeChat, type OpenedChat, speaksOpenai } from './encode-chat.ts';
+import { type ChatWork, dialectContext, encodeChat, speaksOpenai } from './encode-chat.ts';
 
 export type OpenChat = (attempt: Attempt, work: ChatWork, presence: CallerPresence) => Promise<OpenedChat>;
 

@@ -6,7 +6,7 @@ import { parseEvent } from '../dialects/json-value.ts';
 import { createLaneReader } from '../lanes/lane-reader.ts';
 import type { Lane } from '../lanes/request-lanes.ts';
 import { openAnswer } from '../relay/open-answer.ts';
-import { openStream } from '../relay/open-stream.ts';
+import { type OpenedChat, openStream } from '../relay/open-stream.ts';
 import { spliceModel } from '../relay/splice-body.ts';
 import { estimatedUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
@@ -14,7 +14,6 @@ import type { CallerPresence } from '../routing/call-record.ts';
 import { placeOf } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
-import type { OpenedChat } from './encode-chat.ts';
 
 /** A request of an API that its upstream may speak itself, as it came. */
 export interface LaneForm {

@@ -8,6 +8,7 @@ import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts
 import { type TextCompletion, TextRequest } from '../contract/operations.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import type { KeyHolder } from '../keys/admission.ts';
+import type { OpenedChat } from '../relay/open-stream.ts';
 import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
 import { tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
@@ -16,7 +17,7 @@ import { createAlarms } from '../upstream/upstream-exchange.ts';
 import { readCallOptions } from './call-options.ts';
 import type { PathFamily } from './chat-handler.ts';
 import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
-import { type OpenedChat, speaksOpenai } from './encode-chat.ts';
+import { speaksOpenai } from './encode-chat.ts';
 import type { OpenChat } from './open-chat.ts';
 import { lacksOperation, type OpenedOperation, type OpenOperation } from './open-operation.ts';
 

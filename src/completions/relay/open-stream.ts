@@ -1,5 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { afterReads } from '../../platform/queue/after-reads.ts';
+import type { ChatChunk, ChatCompletion } from '../contract/chat.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import type { MeasuredUsage } from '../routing/call-record.ts';
 import { failureToError, type UpstreamHeaders, upstreamError } from '../routing/upstream-failure.ts';
@@ -242,3 +243,11 @@ export function joinChunks(chunks: readonly [Buffer, ...Buffer[]]): Buffer {
   }
   return joined;
 }
+
+/** An answer of which something is there: as the upstream's bytes where they can be passed on, else translated. */
+export type OpenedChat = { readonly dropped: readonly string[] } & (
+  | { readonly kind: 'bytes'; readonly body: Buffer; readonly measured: MeasuredUsage }
+  | { readonly kind: 'completion'; readonly completion: ChatCompletion; readonly measured: MeasuredUsage }
+  | { readonly kind: 'byte-stream'; readonly stream: OpenedStream<Buffer> }
+  | { readonly kind: 'chunk-stream'; readonly stream: OpenedStream<readonly ChatChunk[]> }
+);
