@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AccessModels } from '../bridge/agents/agent-launcher.ts';
 import type { OfferedModels } from '../bridge/agents/agent-models.ts';
@@ -6,7 +7,7 @@ import { openSandbox, type Sandbox, type SandboxState } from '../platform/child-
 import { relayThrough, SANDBOX_URL, type ServeOwn } from '../platform/child-process/sandbox-network.ts';
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { type Payer, payerOf } from '../platform/identity/owner.ts';
+import { type Payer, payerName, payerOf } from '../platform/identity/owner.ts';
 import { type Environment, nodeHttp } from '../platform/runtime/runtime.ts';
 import { broken, type Finding, fine, note } from './doctor/findings.ts';
 import type { Settings } from './settings.ts';
@@ -81,7 +82,12 @@ interface ModelGateOptions {
   url(): string;
   /** A key that charges a payer. Undefined: there is no completions service here. */
   keyOf: ((payer: Payer) => string) | undefined;
+  /** Keys of single programs in the sandbox. */
+  readonly programs: FencedPrograms;
 }
+
+/** By the word that a program in the sandbox has for a key, its real key, and the payer in whose network it counts. */
+export type FencedPrograms = Map<string, { readonly payer: string; readonly key: string }>;
 
 /** The paths of our models. Gemini's clients have one of their own. */
 const MODELS = /^\/(?:v1\/|v1beta\/models(?:\/|$))/;
@@ -98,7 +104,14 @@ const DROPPED: ReadonlySet<string> = new Set(
  * Lets programs in the sandbox use our models with the key of their owner, and nothing else of this program: whatever
  * credential they send is replaced.
  */
-export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
+export function createModelGate({ url, keyOf, programs }: ModelGateOptions): ServeOwn {
+  /** The word says which of the programs calls; in the network of another payer it says nothing. */
+  function keyOfProgram(payer: string, { headers }: IncomingMessage): string | undefined {
+    const given = headers['x-api-key'] ?? headers['x-goog-api-key'] ?? headers.authorization?.replace(/^Bearer /i, '');
+    const program = programs.get(String(given));
+    return program?.payer === payer ? program.key : undefined;
+  }
+
   return (payer, asked, response) => {
     const target = URL.parse(asked.url ?? '', 'http://127.0.0.1');
     if (target === null || keyOf === undefined || !MODELS.test(target.pathname) || url() === '') {
@@ -113,7 +126,7 @@ export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
       port,
       method: asked.method,
       path: `${target.pathname}${target.search}`,
-      headers: { ...headers, authorization: `Bearer ${keyOf(payerOf(payer))}` },
+      headers: { ...headers, authorization: `Bearer ${keyOfProgram(payer, asked) ?? keyOf(payerOf(payer))}` },
       timeout: SILENCE_MS,
     });
     relayThrough(onward, asked, response);
@@ -127,13 +140,21 @@ export function createModelGate({ url, keyOf }: ModelGateOptions): ServeOwn {
 export function createModelAccess(
   { url, planned }: { url(): string; readonly planned: string },
   completions: Pick<Completions, 'keyForProgram'> | undefined,
+  programs: FencedPrograms,
 ): AccessModels {
   return (payer, isFenced) => {
     if (completions === undefined) return undefined;
     if (payer === undefined) return looking(isFenced ? SANDBOX_URL : planned);
     if (url() === '') return undefined;
-    if (isFenced) return looking(SANDBOX_URL);
-    return { url: url(), ...completions.keyForProgram(payer) };
+    const program = completions.keyForProgram(payer);
+    if (!isFenced) return { url: url(), ...program };
+    const word = `${WORD_IN_SANDBOX}-${randomUUID()}`;
+    programs.set(word, { payer: payerName(payer), key: program.key });
+    const end = () => {
+      programs.delete(word);
+      program.end();
+    };
+    return { ...program, url: SANDBOX_URL, key: word, end };
   };
 }
 
@@ -142,9 +163,12 @@ export function modelAccessOfProbes({ host, port }: { readonly host: string; rea
   return (_payer, isFenced) => looking(isFenced ? SANDBOX_URL : `http://${host}:${port}`);
 }
 
+/** In the place of a key: it opens nothing. */
+const WORD_IN_SANDBOX = 'key-of-the-owner';
+
 /** The key of a program that needs none. */
 function looking(url: string): ReturnType<AccessModels> {
-  return { url, key: 'key-of-the-owner', end: () => undefined };
+  return { url, key: WORD_IN_SANDBOX, end: () => undefined };
 }
 
 /** The models that agents get. The built-in agent's is one of ours unless it calls another API. */

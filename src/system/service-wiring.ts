@@ -32,7 +32,13 @@ import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { createSecretBox, deriveKeys, type SecretBox, type SecretKeys } from '../platform/secrets/secret-keys.ts';
-import { createModelAccess, createModelGate, offeredModels, openAgentSandbox } from './agent-sandbox.ts';
+import {
+  createModelAccess,
+  createModelGate,
+  type FencedPrograms,
+  offeredModels,
+  openAgentSandbox,
+} from './agent-sandbox.ts';
 import { createChargeElsewhere, createCompleteInProcess } from './builtin-models.ts';
 import { type DataFiles, openSecretKeys } from './data-directory.ts';
 import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION, readBuildFacts } from './environment.ts';
@@ -175,11 +181,12 @@ async function startBridge(
     ownEngine ??= createChatEngine({ ...parts, settings: settings.completions, catalogue: createCatalogue() });
     return ownEngine.runChat;
   };
+  const programs: FencedPrograms = new Map();
   const sandbox = await openAgentSandbox({
     ...parts,
-    serveOwn: createModelGate({ url: listeningAt, keyOf: completions?.temporaryKey }),
+    serveOwn: createModelGate({ url: listeningAt, keyOf: completions?.temporaryKey, programs }),
   });
-  const modelAccess = createModelAccess({ url: listeningAt, planned: urlOf(parts.address) }, completions);
+  const modelAccess = createModelAccess({ url: listeningAt, planned: urlOf(parts.address) }, completions, programs);
   const bridge = await wireBridge({
     ...parts,
     sandbox,

@@ -16,6 +16,7 @@ const people = await startPeople(
   { after },
   { bridge: BRIDGE_TOKEN, completions: MASTER_KEY },
   {
+    completions: { prices: { 'demo/echo': { input: 0.001, output: 0.002 } } },
     agents: {
       builtin: { model: 'demo/echo' },
       custom: [
@@ -91,6 +92,46 @@ test('the key of an agent charges its person, opens nothing else, and ends with 
   assert.equal((await send('GET', '/keys', key)).status, 403);
   await rpc('session.close', ann.headers, { sessionId: 's' });
   await until('the key has ended with the process', async () => (await call()) === 401);
+});
+
+test('a turn of an agent costs what its calls of our models cost, and is not guessed where turns overlap', async () => {
+  const ann = await newWorker();
+  const routing = { explicitProviderId: 'scripted' };
+  const turn = async (sessionId: string, taskPrompt: string) => {
+    const { result } = (await rpc('session.start', ann.headers, { sessionId, taskPrompt, routing })).body;
+    assert.equal(result.status, 'completed', JSON.stringify(result));
+    return result.usage?.costUsd as number | undefined;
+  };
+  /** Has the agent call a model with what its environment has. */
+  const call = () => {
+    const body = JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: 'one two three' }] });
+    const headers = '{ "content-type": "application/json", authorization: "Bearer " + OPENAI_API_KEY }';
+    const sent = `{ method: "POST", headers: ${headers}, body: JSON.stringify(${body}) }`;
+    const { execPath: node } = process;
+    return `sh ${node} -e 'const { OPENAI_API_KEY, OPENAI_BASE_URL: url } = process.env; fetch(url + "/chat/completions", ${sent})'`;
+  };
+  const spent = async () => {
+    const { body } = await send('GET', `/usage?owner=user:${ann.id}`, bearer(MASTER_KEY));
+    return (body.data as Json[]).reduce((sum, one) => sum + Number(one.cost_usd), 0);
+  };
+  const one = await turn('one', call());
+  assert.ok(one !== undefined && one > 0, String(one));
+  await until('the call to be counted', async () => Math.abs((await spent()) - one) < 1e-9);
+  assert.equal(await turn('two', call()), one, 'the turn before does not count');
+  assert.equal(await turn('three', 'say nothing'), undefined, 'nothing was called');
+  const beside = rpc('session.start', ann.headers, { sessionId: 'four', taskPrompt: 'wait', routing });
+  await until('that turn to run', async () => {
+    const { sessions } = (await send('GET', '/api/bridge/sessions', ann.headers)).body;
+    return JSON.stringify(sessions).includes('"running"');
+  });
+  assert.equal(await turn('five', call()), undefined, 'another turn of the process ran at the same time');
+  await rpc('session.cancel', ann.headers, { sessionId: 'four' });
+  assert.equal((await beside).body.result.usage?.costUsd, undefined, 'the calls were those of the other turn');
+  const { sessions } = (await send('GET', '/api/bridge/sessions', ann.headers)).body;
+  const costs = Object.fromEntries((sessions as Json[]).map((each) => [each.sessionId, each.costUsd]));
+  assert.deepEqual(costs, { one, two: one, three: null, four: null, five: null });
+  const again = await rpc('session.message', ann.headers, { sessionId: 'five', taskPrompt: call() });
+  assert.ok(again.body.result.usage.costUsd > 0, 'after that, turns are told apart again');
 });
 
 test('a pause ends the key of an agent', async () => {

@@ -64,7 +64,10 @@ export interface AgentWork extends Payer {
 }
 
 /** Starts an agent's program; without `work`, to look at it. Undefined: there is no such program on this machine. */
-export type LaunchAgent = (program: AgentProgram, work?: AgentWork) => Promise<RunningProcess | undefined>;
+export type LaunchAgent = (program: AgentProgram, work?: AgentWork) => Promise<AgentProcess | undefined>;
+
+/** A running program, and what its turns cost where it calls our models. */
+export type AgentProcess = RunningProcess & Pick<ModelAccess, 'meter'>;
 
 interface ConnectOptions {
   readonly protocol: 'acp' | 'codex';
@@ -137,7 +140,7 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
         { owner, member, agent, folder: place, isCallers, isReadOnly, script },
       );
       void running.exited.then(() => models?.end());
-      return running;
+      return models?.meter === undefined ? running : Object.assign(running, { meter: models.meter });
     } catch (error) {
       models?.end();
       throw error;

@@ -19,6 +19,8 @@ export interface ModelAccess {
   readonly url: string;
   /** Charges the calls to the owner of the work. */
   readonly key: string;
+  /** Begins a turn; the result ends it, and returns what its calls cost in USD. Undefined: it is not known, or nothing was called. */
+  meter?(): () => number | undefined;
   /** The program has ended: the key stops working. */
   end(): void;
 }

@@ -4,14 +4,16 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentConnection } from './agent-connection.ts';
-import type { AgentLimits, LaunchAgent } from './agent-launcher.ts';
-import type { AgentProgram } from './agent-models.ts';
+import type { AgentLimits, AgentProcess, LaunchAgent } from './agent-launcher.ts';
+import type { AgentProgram, ModelAccess } from './agent-models.ts';
 import { describeFailure } from './agent-text.ts';
 
 /** A running process of the agent, ready for turns. */
 export interface KeptProcess {
   readonly kind: 'kept';
   readonly connection: AgentConnection;
+  /** As that of `ModelAccess`. Absent: the program calls none of our models. */
+  readonly meter: ModelAccess['meter'];
   /** Those that this process has open. */
   readonly conversations: Set<string>;
   /** Whether no further message can come from it: it has ended, or is about to. */
@@ -159,7 +161,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
   }
 
   async function startOnce(signal: AbortSignal): Promise<KeptProcess | StartFailure> {
-    let process: RunningProcess | undefined;
+    let process: AgentProcess | undefined;
     try {
       process = await launch(program, { ...options.user, agent: id, folder: options.folder });
     } catch (error) {
@@ -190,7 +192,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     }
   }
 
-  function keep(process: RunningProcess, connection: AgentConnection): KeptProcess {
+  function keep(process: AgentProcess, connection: AgentConnection): KeptProcess {
     let holders = 0;
     let stopIdleTimer: (() => void) | undefined;
     let reason: string | undefined;
@@ -202,6 +204,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     const kept: KeptProcess = {
       kind: 'kept',
       connection,
+      meter: process.meter,
       conversations: new Set(),
       isBroken: () => broken,
       whenEnded(listener) {

@@ -167,14 +167,18 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       onAbort(signal, () => process.connection.interrupt(conversation)),
       onAbort(turn.force, () => void process.kill('it went on with a turn that was stopped')),
     ];
+    const cost = process.meter?.();
     const outcome = await firstOf(process, asked);
+    const costUsd = cost?.();
     for (const release of releases) release();
     if (outcome.kind === 'exited')
       return signal.aborted ? { kind: 'cancelled' } : failed('AGENT_EXITED', outcome.error);
     if (outcome.kind === 'broken') return refused(outcome.error);
     if (outcome.value.kind !== 'failed') keeperOf(turn, folder).proved();
     if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
-    return toAgentEnd(outcome.value, signal);
+    const end = toAgentEnd(outcome.value, signal);
+    // What our own models are paid for these calls counts, and not what the agent takes for their price.
+    return costUsd === undefined || end.kind === 'lost' ? end : { ...end, usage: { ...end.usage, costUsd } };
   }
 
   function toAgentEnd(end: PromptEnd, signal: AbortSignal): AgentEnd {

@@ -192,7 +192,12 @@ export const TurnUsage = Type.Object({
   inputTokens: Type.Optional(Type.Number()),
   outputTokens: Type.Optional(Type.Number()),
   totalTokens: Type.Optional(Type.Number()),
-  costUsd: Type.Optional(Type.Number({ description: 'Where the agent tells what the turn cost.' })),
+  costUsd: Type.Optional(
+    Type.Number({
+      description:
+        'By the calls of our models, where no other turn of the process overlaps; otherwise as the agent tells it, or absent.',
+    }),
+  ),
 });
 
 const { status: _ofRoute, ...resolutionFields } = RoutingResolution.properties;

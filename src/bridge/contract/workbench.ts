@@ -143,7 +143,9 @@ export const Summary = Type.Object({
     { description: 'Files and lines that its turns have changed in the folder; 0 where the folder is not saved.' },
   ),
   usage: Type.Object({ inputTokens: Type.Integer(), outputTokens: Type.Integer(), totalTokens: Type.Integer() }),
-  costUsd: Type.Union([Type.Number(), Type.Null()], { description: 'What its agents told; null when none told it.' }),
+  costUsd: Type.Union([Type.Number(), Type.Null()], {
+    description: 'Of the turns whose cost is known; null when none is.',
+  }),
   lastTurn: Type.Union([
     Type.Object({ turnId: Type.String(), status: Type.String(), code: Type.String() }),
     Type.Null({ description: 'No turn has ended yet.' }),

@@ -25,6 +25,8 @@ export interface KeyHolder {
   readonly buckets: readonly Bucket[];
   /** Set when the caller came with a login or an access token instead of a key. */
   readonly principal?: Principal;
+  /** Counts the calls with this key, and what they cost. */
+  readonly tally?: Pick<CallTally, 'begin' | 'end'>;
   /** The person whose key it is, where persons are known. Its state is looked at again when a call is admitted. */
   readonly person?: Owner;
 }
@@ -32,6 +34,52 @@ export interface KeyHolder {
 /** Whether the holder sees the work of everyone: the master key, and people who may. */
 export function seesAll({ isMaster, principal }: Pick<KeyHolder, 'isMaster' | 'principal'>): boolean {
   return isMaster || (principal !== undefined && ownersSought(principal) === undefined);
+}
+
+/** What the calls with the key of one program cost, for each piece of work that the program does. */
+export interface CallTally {
+  /** A call was let in. */
+  begin(): void;
+  /** The call has ended. Undefined: its price is not known. */
+  end(costNano: number | undefined): void;
+  /**
+   * Begins a piece of work. The result ends it, and returns its cost in USD: undefined where other work overlapped, where a
+   * call is still under way or has no known price, and where there was no call at all. Nothing is guessed.
+   */
+  meter(): () => number | undefined;
+}
+
+const NANO_PER_USD = 1e9;
+
+export function createCallTally(): CallTally {
+  let calls = 0;
+  let underWay = 0;
+  let unpriced = 0;
+  let nano = 0;
+  let works = 0;
+  let lastWork = 0;
+  return {
+    begin() {
+      calls += 1;
+      underWay += 1;
+    },
+    end(costNano) {
+      underWay -= 1;
+      if (costNano === undefined) unpriced += 1;
+      else nano += costNano;
+    },
+    meter() {
+      works += 1;
+      lastWork += 1;
+      const before = { calls, unpriced, nano, work: lastWork, isAlone: works === 1 && underWay === 0 };
+      return () => {
+        works -= 1;
+        const isAlone = before.isAlone && before.work === lastWork && underWay === 0;
+        const isPriced = calls > before.calls && unpriced === before.unpriced;
+        return isAlone && isPriced ? (nano - before.nano) / NANO_PER_USD : undefined;
+      };
+    },
+  };
 }
 
 /** A call under way, as it can be ended from outside. */

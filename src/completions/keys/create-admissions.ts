@@ -154,6 +154,7 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
       // Nothing was awaited since the checks: no other call can have come between.
       const taken = rates.map((rate) => rate.take(estimatedTokens));
       countParallel(counted, 1);
+      holder.tally?.begin();
       const forget = watch(holder, runningCall);
       let settled = false;
       return {
@@ -173,8 +174,10 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
           for (const each of taken) each.settle(tokens);
           for (const reservation of reservations) reservation.settle(call.costNano);
           const isCharged = call.costNano > 0 && buckets.length > 0;
+          const cost = call.priceKnown ? call.costNano : undefined;
+          holder.tally?.end(cost);
           tell(isCharged ? { ...call, charges: chargesOf(holder, clock.now()) } : call);
-          return call.priceKnown ? call.costNano : undefined;
+          return cost;
         },
       };
     },

@@ -7,7 +7,7 @@ import { type Owner, type OwnerOf, type Payer, payerName } from '../../platform/
 import { type Identify, isOwnCredential, type Principal, teamOf } from '../../platform/identity/principal.ts';
 import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
 import type { CompletionsSettings } from '../settings.ts';
-import { type Budgets, type KeyHolder, seesAll } from './admission.ts';
+import { type Budgets, type CallTally, createCallTally, type KeyHolder, seesAll } from './admission.ts';
 import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 import { TAGS_HEADER, withTags, withTrace } from './tags.ts';
@@ -28,11 +28,16 @@ export interface KeyAccess {
   /** A key with which programs of an owner call us; it works until this program ends, and is stored nowhere. */
   temporaryKey(payer: Payer): string;
   /** The same for one program of an owner: it works until `end`. */
-  keyForProgram(payer: Payer): { readonly key: string; end(): void };
+  keyForProgram(payer: Payer): ProgramKey;
   /** As `withMasterKey`, and for people, who manage keys of their own. */
   readonly withOwnKeys: Guard<KeyHolder>;
   isOpen(): boolean;
   reload(settings: Pick<CompletionsSettings, 'master_key'>): void;
+}
+
+export interface ProgramKey extends Pick<CallTally, 'meter'> {
+  readonly key: string;
+  end(): void;
 }
 
 export interface KeyAccessOptions {
@@ -107,9 +112,10 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     return { holder, expiresAt: undefined, ofTeams: new Map(), ...team };
   }
 
-  function makeTemporaryKey(payer: Payer): string {
+  function makeTemporaryKey(payer: Payer, tally?: CallTally): string {
     const key = createToken(options.randomness, KEY_PREFIX);
-    temporaryKeys.set(key, keyFor(payer));
+    const found = keyFor(payer);
+    temporaryKeys.set(key, tally === undefined ? found : { ...found, holder: { ...found.holder, tally } });
     return key;
   }
 
@@ -228,8 +234,9 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
       return key;
     },
     keyForProgram(payer) {
-      const key = makeTemporaryKey(payer);
-      return { key, end: () => void temporaryKeys.delete(key) };
+      const tally = createCallTally();
+      const key = makeTemporaryKey(payer, tally);
+      return { key, meter: tally.meter, end: () => void temporaryKeys.delete(key) };
     },
     isOpen: () => masterKey === '',
     reload(next) {
