@@ -52,6 +52,71 @@ export const guardrails = setting.list(
   { description: 'Checks of all that callers send to models and get from them, in this order.' },
 );
 
+/** Where the records of calls go, besides the database. */
+export const exports = setting.list(
+  setting.group('', {
+    name: setting.text({
+      pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
+      expects: 'a name of letters, digits, dots and dashes',
+      description: 'Its name: how far the export has come is stored under it.',
+    }),
+    kind: setting.choice(['webhook', 'file'], { description: 'Where the records go.' }),
+    url: setting.url({
+      default: '',
+      schemes: ['https', 'http'],
+      description: 'For `webhook`: the address that gets a POST with JSON for each batch.',
+    }),
+    token: setting.token({
+      default: '',
+      description: 'For `webhook`: sent to that address as `Authorization: Bearer`. Empty: none.',
+    }),
+    path: setting.path({
+      default: '',
+      description: 'For `file`: the file that gets one line of JSON for each call. Its folder must be there.',
+    }),
+    interval: setting.duration({
+      default: '10s',
+      minimum: '100ms',
+      maximum: '1d',
+      description: 'How often new records are looked for.',
+    }),
+    content: setting.flag({
+      default: false,
+      description: 'Send requests and responses, too, where they are stored.',
+    }),
+  }),
+  {
+    description:
+      'Exports of the records of calls, in batches, each record at least once. A new export begins with the calls after the start.',
+  },
+);
+
+type Export = { readonly name: string; readonly kind: string; readonly url: string; readonly path: string };
+
+export function checkExports(given: readonly Export[]): readonly Complaint[] {
+  return given.flatMap(({ name, kind, url, path: file }, index) => {
+    const path = joinPath('completions.exports', index);
+    const complaints: Complaint[] = nameTwice(given, index, path, `the export "${name}" is there twice`);
+    if (kind === 'webhook' && url === '') {
+      complaints.push({ path: `${path}.url`, wrong: 'is missing', right: 'give the address that gets the records' });
+    }
+    if (kind === 'file' && file === '') {
+      complaints.push({ path: `${path}.path`, wrong: 'is missing', right: 'give the file that gets the records' });
+    }
+    return complaints;
+  });
+}
+
+function nameTwice(
+  given: readonly { readonly name: string }[],
+  index: number,
+  path: string,
+  wrong: string,
+): Complaint[] {
+  const isFirst = given.findIndex(({ name }) => name === given[index]?.name) === index;
+  return isFirst ? [] : [{ path: `${path}.name`, wrong, right: 'give each its own name' }];
+}
+
 type Guardrail = {
   readonly name: string;
   readonly kind: string;
@@ -63,14 +128,7 @@ type Guardrail = {
 export function checkGuardrails(rails: readonly Guardrail[]): readonly Complaint[] {
   return rails.flatMap(({ name, kind, patterns, url }, index) => {
     const path = joinPath('completions.guardrails', index);
-    const complaints: Complaint[] = [];
-    if (rails.findIndex((rail) => rail.name === name) !== index) {
-      complaints.push({
-        path: `${path}.name`,
-        wrong: `the guardrail "${name}" is there twice`,
-        right: 'give each its own name',
-      });
-    }
+    const complaints: Complaint[] = nameTwice(rails, index, path, `the guardrail "${name}" is there twice`);
     if (kind === 'webhook' && url === '') {
       complaints.push({ path: `${path}.url`, wrong: 'is missing', right: 'give the address that is asked' });
     }

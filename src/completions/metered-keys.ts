@@ -20,12 +20,14 @@ import {
   type OwnKeys,
 } from './keys/key-register.ts';
 import { createBudgetAlerts } from './metering/budget-alerts.ts';
+import { startCallExports } from './metering/call-exports.ts';
 import { type CallLog, createCallLog, startUsageRetention } from './metering/call-log.ts';
 import { createCallFigures, createCallSpans } from './metering/call-telemetry.ts';
 import { createOwnUsage, createUsageReport } from './metering/usage-cells.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
+import { createExportStore } from './storage/export-store.ts';
 import { createKeyStore, KEY_CHANGED } from './storage/key-store.ts';
 import { createObjectStore } from './storage/object-store.ts';
 import { createUsageReportStore } from './storage/usage-report-store.ts';
@@ -48,7 +50,7 @@ export interface MeteredKeys {
 
 export interface MeteredKeysOptions extends Runtime {
   readonly settings: Pick<CompletionsSettings, 'master_key' | 'store_content'> &
-    Partial<Pick<CompletionsSettings, 'alerts'>>;
+    Partial<Pick<CompletionsSettings, 'alerts' | 'exports'>>;
   readonly usageRetentionMs: number;
   /** Empty: no spans. */
   readonly otlpEndpoint: string;
@@ -72,6 +74,8 @@ export interface KeyOwners {
 
 /** Where several instances share a database, a budget seems unspent for this long elsewhere. */
 const SHARED_FRESH_MS = 1000;
+/** There a call may be stored after one that ended later: exports wait for this long. */
+const SHARED_LAG_MS = 60_000;
 /** A key is known for this long while changes made by other instances arrive as messages, and while the database is away. */
 const TOLD_FRESH_MS = 60_000;
 
@@ -152,6 +156,13 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     keepMs: options.usageRetentionMs,
     onError: warnOf('old usage not removed'),
   });
+  const exporting = startCallExports({
+    settings: settings.exports ?? [],
+    store: createExportStore(database),
+    clock,
+    lagMs: database.engine === 'postgres' ? SHARED_LAG_MS : 0,
+    logger,
+  });
   const report = createUsageReport({ store: reports, flush: meter.flush, clock });
 
   return {
@@ -176,6 +187,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     async stop() {
       stopWatching?.();
       await retention.stop();
+      await exporting.stop();
       await alerts.stop();
       await meter.close();
       await spans?.stop();

@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
 import { joinPath } from '../platform/config/setting-declaration.ts';
-import { checkGuardrails, guardrails } from './content-settings.ts';
+import { checkExports, checkGuardrails, exports, guardrails } from './content-settings.ts';
 
 const DIALECTS = ['openai', 'anthropic', 'google', 'google-vertex', 'bedrock', 'azure', 'cohere'] as const;
 const MODEL = { pattern: '^[^\\s/]+(/[^\\s/]+)*$', expects: 'the name of an alias, or <api>/<model>' };
@@ -133,6 +133,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
       'Add `cost`, in USD, to the `usage` of translated answers under `/v1`, where the price of the model is known. Answers that pass as bytes stay as they are.',
   }),
   guardrails,
+  exports,
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(
     setting.group('', {
@@ -322,11 +323,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
 export type CompletionsSettings = Static<typeof completionsSettings>;
 
 /** What must hold between the settings of completions. */
-export function checkCompletionsSettings({
-  models,
-  apis,
-  guardrails: rails,
-}: CompletionsSettings): readonly Complaint[] {
+export function checkCompletionsSettings({ models, apis, ...rest }: CompletionsSettings): readonly Complaint[] {
   const names = models.map(({ name }) => name);
   const ofKeys = Object.entries(apis).flatMap(([id, api]) => checkKeys(joinPath('completions.apis', id), api));
   const ofModels = models.flatMap(({ name, fallbacks, context_fallbacks: contextFallbacks }, index) => {
@@ -342,7 +339,7 @@ export function checkCompletionsSettings({
       ...checkFallbacks(`${path}.context_fallbacks`, contextFallbacks, name, names),
     ];
   });
-  return [...ofKeys, ...ofModels, ...checkGuardrails(rails)];
+  return [...ofKeys, ...ofModels, ...checkGuardrails(rest.guardrails), ...checkExports(rest.exports)];
 }
 
 /** The name of a key of a pool: its own, else its place. */

@@ -20,6 +20,7 @@ const RELEASED = {
     '0010-usage-quarters': 'b47db0adb7a5f7e2c3d9a51ae0dac7820a724984bea70c2563fea5c2533d0812',
     '0011-catalogues': '6fe66c559b337de5fe616fe25a0d9332a79ee50ab75bc18d828974ed33ae6146',
     '0012-stored-files': 'af204bafeb4116b340ad4864460944ce7aefb75204a16ccc4395f2fa6b802291',
+    '0013-exports': '2069a1882e1a0a9e04b64eea63708e4ec6d68105dd37730d5e3697d585533534',
   },
   postgres: {
     '0001-keys-and-usage': '28fcb45c254eea4a70607b4ca2c53f820d3a78b2a42baae36972740c5158e6df',
@@ -34,6 +35,7 @@ const RELEASED = {
     '0010-usage-quarters': 'bc36663ebf1ca1b2bfaca1c7423474d2c9e455852915a63a01ec89b982c59453',
     '0011-catalogues': 'fc9b568688d0e9a191cf610b2d067922c0e42f68ec1145883b8511bffe765df8',
     '0012-stored-files': '4dcee6d30b2dff27aa020655e9eac98b0981d83e102177d2547d8aa3905b4b65',
+    '0013-exports': 'cf9eff2f7b20217c41a5da4451182eea256947c7ec9ef3510a2b70f78b027809',
   },
 };
 

@@ -6,7 +6,7 @@ import { usdOfNano } from '../apis/prices.ts';
 import type { CallDetails, CallList, CallsQuery } from '../contract/calls.ts';
 import { dayOf, type FailedAttempt, type KeyHolder } from '../keys/admission.ts';
 import { readTags } from '../keys/tags.ts';
-import type { UsageRecordRow } from '../storage/completions-schema.ts';
+import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import type { CallStore, UsageRetentionStore } from '../storage/usage-store.ts';
 import { quarterOf, readMoment } from './usage-time.ts';
@@ -21,9 +21,9 @@ interface CallLogOptions {
 const DAY_MS = 86_400_000;
 const USUAL_DAYS = 7;
 const USUAL_LIMIT = 50;
-const PREFIX = 'usg_';
+export const RECORD_PREFIX = 'usg_';
 /** Sorts after every id. */
-const END = 'usg_~';
+export const LAST_ID = 'usg_~';
 
 /** The log of calls: a key sees its own, a person the calls of all own keys and those for their teams, and the master key all. */
 export interface CallLog {
@@ -37,7 +37,7 @@ export function createCallLog({ store, flush, clock }: CallLogOptions): CallLog 
     const { from, to, key, owner, model, api, outcome, tag, request_id: requestId, limit = USUAL_LIMIT } = given;
     const start =
       from === undefined ? (requestId === undefined ? clock.now() - USUAL_DAYS * DAY_MS : 0) : readMoment('from', from);
-    const end = to === undefined ? END : firstIdAt(PREFIX, endOf(to));
+    const end = to === undefined ? LAST_ID : firstIdAt(RECORD_PREFIX, endOf(to));
     const { before = end } = given;
     await flush();
     const equal = {
@@ -54,7 +54,7 @@ export function createCallLog({ store, flush, clock }: CallLogOptions): CallLog 
       (owner !== undefined && own.owner !== undefined && owner !== own.owner);
     if (others) return { object: 'list', data: [], has_more: false };
     const rows = await store.list({
-      fromId: firstIdAt(PREFIX, start),
+      fromId: firstIdAt(RECORD_PREFIX, start),
       beforeId: before < end ? before : end,
       equal: { ...equal, ...own },
       tag,
@@ -69,12 +69,7 @@ export function createCallLog({ store, flush, clock }: CallLogOptions): CallLog 
     const row = await store.find(id);
     if (row === undefined || !(isOwn(row, holder) || maySee(row.team, holder)))
       throw new AppError('CALL_NOT_FOUND', { id: id.slice(0, 200) });
-    const content = await store.contentOf(id);
-    return {
-      ...describe(row),
-      failed_attempts: readFailures(row.failures),
-      content: content === undefined ? null : { request: content.request, response: content.answer },
-    };
+    return detailsOf(row, await store.contentOf(id));
   }
 
   return { list, find };
@@ -137,6 +132,15 @@ function describe(row: UsageRecordRow): CallList['data'][number] {
   };
 }
 
+/** Everything that is known of a call. */
+export function detailsOf(row: UsageRecordRow, content: UsageContentRow | undefined): CallDetails {
+  return {
+    ...describe(row),
+    failed_attempts: readFailures(row.failures),
+    content: content === undefined ? null : { request: content.request, response: content.answer },
+  };
+}
+
 function readFailures(text: string): CallDetails['failed_attempts'] {
   if (text === '') return [];
   const failures: readonly FailedAttempt[] = JSON.parse(text);
@@ -180,6 +184,6 @@ export function startUsageRetention({ store, objects, clock, keepMs, onError }: 
 }
 
 /** Ids sort by time: this one comes before all that were made at that moment. */
-function firstIdAt(prefix: string, time: number): string {
+export function firstIdAt(prefix: string, time: number): string {
   return createSortableIds({ now: () => Math.max(0, time) }, { bytes: (length) => new Uint8Array(length) })(prefix);
 }

@@ -125,6 +125,16 @@ export const completionsMigrations: readonly Migration[] = [
         .columns(['owner', 'kind', 'created_at', 'id']),
     ],
   },
+  {
+    id: '0013-exports',
+    statements: ({ schema }) => [
+      schema
+        .createTable('export_cursors')
+        .addColumn('name', 'text', (column) => column.primaryKey())
+        .addColumn('last_id', 'text', (column) => column.notNull())
+        .addColumn('busy_until', 'integer', (column) => column.notNull()),
+    ],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

@@ -157,7 +157,17 @@ export interface CatalogueRow {
   readonly body: string;
 }
 
+/** How far an export of calls has come. */
+export interface ExportCursorRow {
+  readonly name: string;
+  /** Of the last call that was exported. */
+  readonly last_id: string;
+  /** An instance works on it until then. */
+  readonly busy_until: number;
+}
+
 export interface CompletionsSchema {
+  export_cursors: ExportCursorRow;
   catalogues: CatalogueRow;
   keys: KeyRow;
   key_spending: SpendingRow;
