@@ -99,7 +99,9 @@ export function App() {
               </main>
             ) : (
               <SignedIn system={facts}>
-                <Show />
+                <Suspense fallback={<p className="quiet loading">Loading …</p>}>
+                  <Show />
+                </Suspense>
               </SignedIn>
             )}
           </Suspense>

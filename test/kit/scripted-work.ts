@@ -1,10 +1,12 @@
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
 const STEPS = ['Find where the code is read', 'Accept spaces in a pasted code', 'Run the tests'];
-const FILE = 'src/login/code-step.ts';
-const OLD = `export function readCode(text: string): string {
+/** The file that the work changes. */
+export const FILE = 'src/login/code-step.ts';
+export const OLD = `export function readCode(text: string): string {
   if (!/^\\d{6}$/.test(text)) throw new Error('no code');
   return text;
 }
@@ -38,8 +40,13 @@ const call = (toolCallId: string, members: object) => ({
   ...members,
 });
 
-/** A piece of work as a person sees it: thought, plan, reading, a change with its diff, a command, tokens and cost. */
+/**
+ * A piece of work as a person sees it: thought, plan, reading, a change with its diff, a command, tokens and cost.
+ * The file is changed where it is there.
+ */
 export function workUpdates(folder: string): readonly object[] {
+  const path = join(folder, FILE);
+  if (existsSync(path)) writeFileSync(path, NEW);
   return [
     { sessionUpdate: 'agent_thought_chunk', content: text('The check may be too strict.') },
     plan(0),
@@ -49,7 +56,7 @@ export function workUpdates(folder: string): readonly object[] {
     call('w2', {
       title: `Edit ${FILE}`,
       kind: 'edit',
-      content: [{ type: 'diff', path: join(folder, FILE), oldText: OLD, newText: NEW }],
+      content: [{ type: 'diff', path, oldText: OLD, newText: NEW }],
     }),
     plan(2),
     call('w3', { title: 'npm run check', kind: 'execute', content: [{ type: 'content', content: text(CHECK) }] }),

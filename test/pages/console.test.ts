@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { FILE, OLD } from '../kit/scripted-work.ts';
 import { until } from '../kit/until.ts';
 import { openPage } from './open-page.ts';
 
@@ -100,6 +101,8 @@ test('work is shown as it is: thought, plan, diff, output of commands, tokens an
   const { program, folder } = await startWithAgent(t);
   const { page, problems } = await openPage(t, `${program.url}/console`);
   await page.setViewportSize({ width: 1360, height: 860 });
+  await mkdir(dirname(join(folder, FILE)), { recursive: true });
+  await writeFile(join(folder, FILE), OLD);
   await startSession(page, 'work on the login: a pasted code with a space in it is refused', folder);
   await page.getByRole('region', { name: 'The agent asks' }).waitFor();
   await log(page).getByText('Thought for').waitFor();
@@ -263,5 +266,49 @@ test('messages go with what the session was started with, until someone chooses 
   await page.keyboard.press('g');
   await page.keyboard.press('j');
   await page.waitForURL(/\/console\/jobs/);
+  assert.deepEqual(problems, []);
+});
+
+test('the palette goes to screens and sessions and does what keys do; a chord does not answer a question', async (t) => {
+  const { program, folder } = await startWithAgent(t);
+  const { page, problems } = await openPage(t, `${program.url}/console/new`);
+  await startSession(page, 'ask', folder);
+  const session = page.url();
+  const card = page.getByRole('region', { name: 'The agent asks' });
+  await card.waitFor();
+  await log(page).focus();
+  await page.waitForTimeout(700);
+  // `a` alone would allow it.
+  await page.keyboard.press('g');
+  await page.keyboard.press('a');
+  await page.waitForURL(/\/console\/agents$/);
+  await page.getByRole('heading', { name: 'Agents' }).waitFor();
+
+  const palette = page.getByRole('dialog', { name: 'Go to' });
+  await page.keyboard.press('Control+k');
+  await palette.getByRole('option', { name: /Session.*ask/ }).waitFor();
+  await palette.getByRole('combobox').fill('ask');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(session);
+  await card.getByText('touch made').waitFor();
+
+  // Also from a field; an action of the page behind it.
+  await page.getByLabel('Message').focus();
+  await page.waitForTimeout(700);
+  await page.keyboard.press('Control+k');
+  await palette.getByRole('combobox').fill('deny it');
+  await page.keyboard.press('Enter');
+  await log(page).getByText('answered selected never').waitFor();
+  assert.equal(existsSync(join(folder, 'made')), false);
+
+  await page.getByRole('button', { name: 'Go to' }).click();
+  await palette.getByRole('combobox').fill('play');
+  await palette.getByRole('option', { name: /Screen.*Playground/ }).click();
+  await page.waitForURL(/\/console\/playground$/);
+  await page.keyboard.press('Control+k');
+  await palette.getByRole('combobox').fill('no such thing');
+  await palette.getByText('Nothing has this name.').waitFor();
+  await page.keyboard.press('Escape');
+  await palette.waitFor({ state: 'detached' });
   assert.deepEqual(problems, []);
 });

@@ -1,4 +1,4 @@
-import type { FolderPage } from '../../bridge/contract/files.ts';
+import type { ChangesPage, DiffView, FolderPage, MergeResult, UndoResult } from '../../bridge/contract/files.ts';
 import type { SubmittedJob } from '../../bridge/contract/jobs.ts';
 import type {
   NewSchedule,
@@ -7,6 +7,7 @@ import type {
   SchedulePage,
   ScheduleQuery,
 } from '../../bridge/contract/schedules.ts';
+import type { UploadedAttachment } from '../../bridge/contract/session.ts';
 import type { AgentList } from '../../bridge/contract/surface.ts';
 import type {
   Permission,
@@ -35,6 +36,12 @@ export interface SessionName {
 /** One text for a session, to keep things by: several owners may have a session of the same name. */
 export const keyOf = ({ sessionId, owner }: SessionName) => (owner === undefined ? sessionId : `${owner}/${sessionId}`);
 
+/** Where the page of a session is; `own` is the owner that needs not be named. */
+export function sessionAddress({ sessionId, owner }: Pick<Summary, 'sessionId' | 'owner'>, own: string): string {
+  const query = owner === own ? '' : `?owner=${encodeURIComponent(owner)}`;
+  return `/console/sessions/${encodeURIComponent(sessionId)}${query}`;
+}
+
 const place = ({ sessionId }: SessionName) => `/api/bridge/sessions/${encodeURIComponent(sessionId)}`;
 
 export const listSessions = (query: SessionQuery) => request<SessionPage>('GET', '/api/bridge/sessions', { query });
@@ -53,6 +60,24 @@ export const forkSession = (name: SessionName, turnId?: string) =>
     query: { owner: name.owner },
     body: turnId === undefined ? {} : { turnId },
   });
+/** What the turns of a session have changed in its folder, since the session or a turn began. */
+export const listChanges = (name: SessionName, turnId?: string) =>
+  request<ChangesPage>('GET', `${place(name)}/changes`, { query: { owner: name.owner, turnId } });
+export const readDiff = (name: SessionName, path: string, turnId?: string) =>
+  request<DiffView>('GET', `${place(name)}/changes/diff`, { query: { owner: name.owner, path, turnId } });
+/** Puts the files of a turn back. */
+export const undoTurn = (name: SessionName, turnId: string) =>
+  request<UndoResult>('POST', `${place(name)}/undo`, { query: { owner: name.owner }, body: { turnId } });
+/** Puts the changes of a worktree into the branch that is checked out in its repository. */
+export const mergeSession = (name: SessionName, step?: number) =>
+  request<MergeResult>('POST', `${place(name)}/merge`, {
+    query: { owner: name.owner },
+    body: step === undefined ? {} : { step },
+  });
+const UPLOAD_MS = 5 * 60_000;
+/** Uploads a file for a later message. */
+export const uploadFile = (file: File, team?: string) =>
+  request<UploadedAttachment>('POST', '/api/bridge/attachments', { body: file, team, timeoutMs: UPLOAD_MS });
 export const listTurns = (name: SessionName, before?: string) =>
   request<TurnPage>('GET', `${place(name)}/turns`, { query: { owner: name.owner, before } });
 export const listUpdates = (name: SessionName, query: UpdateQuery) =>

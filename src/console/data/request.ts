@@ -28,6 +28,8 @@ export interface RequestOptions {
   readonly team?: string | undefined;
   /** The response has the cookie of another login session, and the one before ends: other requests wait for it. */
   readonly replacesLogin?: true;
+  /** How long the answer is waited for; 30 seconds unless given. */
+  readonly timeoutMs?: number;
 }
 
 const TIMEOUT_MS = 30_000;
@@ -101,8 +103,8 @@ export async function openStream(path: string, body: unknown, signal: AbortSigna
 }
 
 async function send<Value>(method: string, path: string, options: RequestOptions): Promise<Value> {
-  const { signal } = options;
-  const limit = AbortSignal.timeout(TIMEOUT_MS);
+  const { signal, timeoutMs = TIMEOUT_MS } = options;
+  const limit = AbortSignal.timeout(timeoutMs);
   const response = await open(method, path, options, signal === undefined ? limit : AbortSignal.any([signal, limit]));
   if (response.status === 204) return undefined as Value;
   const text = await response.text();
@@ -113,6 +115,12 @@ async function send<Value>(method: string, path: string, options: RequestOptions
 }
 
 type Sent = Pick<RequestOptions, 'body' | 'query' | 'signal' | 'team'>;
+
+/** A body that is sent as it is, with its name, instead of as JSON. */
+const headersOf = (body: unknown): Record<string, string> =>
+  body instanceof File
+    ? { 'content-type': body.type || 'application/octet-stream', 'x-file-name': encodeURIComponent(body.name) }
+    : { 'content-type': 'application/json' };
 
 /** `signal` ends the request; the one of the options says that the caller wanted that. */
 async function open(method: string, path: string, options: Sent, signal: AbortSignal): Promise<Response> {
@@ -125,10 +133,10 @@ async function open(method: string, path: string, options: Sent, signal: AbortSi
       method,
       headers: {
         ...authorization(),
-        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...(body !== undefined && headersOf(body)),
         ...(team !== undefined && { 'x-team': team }),
       },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(body !== undefined && { body: body instanceof File ? body : JSON.stringify(body) }),
       signal,
     });
   } catch (error) {

@@ -6,6 +6,8 @@ import { type Folded, foldUpdates, NOTHING, type Update } from './fold-updates.t
 /** One open session: its last page, then every update as it comes, then earlier pages when they are asked for. */
 export interface SessionStream {
   snapshot(): StreamState;
+  /** The updates that are kept, in order. The snapshot changes with them. */
+  updates(): readonly Update[];
   onChange(listener: () => void): () => void;
   loadEarlier(): Promise<void>;
   close(): void;
@@ -130,6 +132,7 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
 
   return {
     snapshot: () => state,
+    updates: () => updates,
     onChange(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);

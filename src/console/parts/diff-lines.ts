@@ -1,9 +1,9 @@
-import { parsePatch, structuredPatch } from 'diff';
+import { createTwoFilesPatch, parsePatch, structuredPatch } from 'diff';
 import type { ToolCall } from '../live/fold-updates.ts';
 
 export type FileChange = NonNullable<ToolCall['changes']>[number];
 
-interface Line {
+export interface Line {
   readonly sign: '+' | '-' | ' ';
   readonly text: string;
   readonly oldLine: number | undefined;
@@ -29,6 +29,11 @@ export function linesOf(change: Pick<FileChange, 'path' | 'oldText' | 'newText' 
       return [{ sign: ' ', text, oldLine: oldLine++, newLine: newLine++ }];
     });
   });
+}
+
+/** A change as `git apply` and `patch -p1` take it. */
+export function patchOf({ path, oldText = '', newText = '', unified }: FileChange): string {
+  return unified ?? createTwoFilesPatch(`a/${path}`, `b/${path}`, oldText, newText);
 }
 
 function readPatch(unified: string) {

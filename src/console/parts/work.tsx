@@ -153,7 +153,13 @@ export function ShownOnce(props: { label: string; text: string; file?: string })
   );
 }
 
-export function CopyButton({ text }: { readonly text: string }) {
+interface CopyProps {
+  /** What is copied, or a function that reads it when it is wanted. */
+  readonly text: string | (() => Promise<string>);
+  readonly label?: string;
+}
+
+export function CopyButton({ text, label = 'Copy' }: CopyProps) {
   const [isCopied, setCopied] = useState(false);
   // Browsers offer it on secure addresses only.
   if (!('clipboard' in navigator)) return null;
@@ -161,13 +167,15 @@ export function CopyButton({ text }: { readonly text: string }) {
     <button
       type="button"
       onClick={() =>
-        void navigator.clipboard.writeText(text).then(
-          () => setCopied(true),
-          () => setCopied(false),
-        )
+        void Promise.resolve(typeof text === 'string' ? text : text())
+          .then((copied) => navigator.clipboard.writeText(copied))
+          .then(
+            () => setCopied(true),
+            () => setCopied(false),
+          )
       }
     >
-      {isCopied ? 'Copied' : 'Copy'}
+      {isCopied ? 'Copied' : label}
     </button>
   );
 }

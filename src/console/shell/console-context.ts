@@ -17,3 +17,9 @@ export function useConsole(): ConsoleValue {
   if (value === undefined) throw new Error('useConsole works behind the sign-in only');
   return value;
 }
+
+/** The owner that the own sessions have. */
+export function useOwnName(): string {
+  const { person } = useConsole();
+  return person === undefined ? 'main' : `user:${person.id}`;
+}

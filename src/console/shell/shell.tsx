@@ -17,21 +17,24 @@ import {
   Network,
   Plus,
   ScrollText,
+  Search,
   ShieldCheck,
   SquareKanban,
   Users,
   UsersRound,
   Workflow,
 } from 'lucide-react';
-import { Fragment, type ReactNode, useEffect, useState, useSyncExternalStore } from 'react';
+import { Fragment, lazy, type ReactNode, Suspense, useEffect, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation } from 'wouter';
 import { forgetBearer, logOut, type Person, readPerson, type SystemFacts } from '../data/accounts.ts';
 import { listSessions, trestle } from '../data/bridge.ts';
 import { BASE, hasToken, keepToken, whenSignedOut } from '../data/request.ts';
 import { Dialog, Field } from '../parts/parts.tsx';
 import { visible } from '../parts/text.ts';
-import { ConsoleContext, useConsole } from './console-context.ts';
-import { SHORTCUTS, useShortcuts } from './shortcuts.ts';
+import { ConsoleContext, useConsole, useOwnName } from './console-context.ts';
+import { type Action, activeActions, keysText, SHORTCUTS, tipOf, useActions, useShortcuts } from './shortcuts.ts';
+
+const Palette = lazy(() => import('./palette.tsx'));
 
 /** Everything behind the sign-in: navigation, the live socket, and the way back when the login ends. */
 export function SignedIn({ system, children }: { readonly system: SystemFacts; readonly children: ReactNode }) {
@@ -105,6 +108,13 @@ interface Seen {
   readonly person: Person | undefined;
 }
 
+/** Keys of the fields that texts are typed into. */
+const TYPED = [
+  { keys: 'Ctrl Enter', what: 'Start, from the field of the task' },
+  { keys: 'Enter', what: 'Send the message' },
+  { keys: '↑', what: 'The last message again, from an empty field' },
+];
+
 const GROUPS = ['Work', 'Models', 'Operate'] as const;
 const BOARD = '/console';
 
@@ -173,6 +183,9 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
   const { live } = useConsole();
   const queries = useQueryClient();
   const [isHelpShown, setHelpShown] = useState(false);
+  /** What can be done on the page, while the palette is open. */
+  const [paletteActions, setPaletteActions] = useState<readonly Action[]>();
+  const own = useOwnName();
   /** On a phone: where the sheet with the whole navigation was opened. Another place closes it. */
   const [openedAt, setOpenedAt] = useState<string>();
   const isOpen = openedAt === location;
@@ -195,12 +208,14 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
     ...rows.flatMap(({ key, label, path }) => (key === undefined ? [] : [{ keys: `g ${key}`, what: label, path }])),
     ...(person === undefined ? [] : [{ keys: 'g m', what: 'My account', path: '/console/me' }]),
   ];
+  const findSearch = () => document.querySelector<HTMLInputElement>('input[type=search]');
+  useActions(chords.map(({ keys, what, path }) => ({ keys, what, run: () => go(path) })));
   useShortcuts({
-    n: () => go('/console/new'),
-    ...Object.fromEntries(chords.map(({ keys, path }) => [keys, () => go(path)])),
-    '?': () => setHelpShown(true),
-    ...(isOpen && { Escape: () => setOpenedAt(undefined) }),
-    '/': () => document.querySelector<HTMLInputElement>('input[type=search]')?.focus(),
+    palette: () => setPaletteActions(activeActions()),
+    newSession: () => go('/console/new'),
+    help: () => setHelpShown(true),
+    ...(isOpen && { close: () => setOpenedAt(undefined) }),
+    search: () => findSearch()?.focus(),
   });
   async function leave() {
     await logOut().catch(() => undefined);
@@ -217,6 +232,14 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
         <p className="brand">
           Trestle <small>{person === undefined ? 'local' : ''}</small>
         </p>
+        <button
+          type="button"
+          className="plain"
+          title={tipOf('palette')}
+          onClick={() => setPaletteActions(activeActions())}
+        >
+          <Search aria-hidden="true" /> Go to <kbd>{keysText(SHORTCUTS.palette.keys)}</kbd>
+        </button>
         {GROUPS.map((group) => {
           const inGroup = rows.filter((row) => row.group === group);
           return inGroup.length === 0 ? null : (
@@ -270,13 +293,26 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
         <ConnectionNotice />
         {children}
       </main>
+      {paletteActions === undefined ? null : (
+        <Suspense>
+          <Palette
+            screens={[
+              ...rows.map(({ path, label, key }) => ({ path, label, keys: key === undefined ? '' : `g ${key}` })),
+              ...(person === undefined ? [] : [{ path: '/console/me', label: 'My account', keys: 'g m' }]),
+            ]}
+            actions={paletteActions}
+            own={own}
+            onClose={() => setPaletteActions(undefined)}
+          />
+        </Suspense>
+      )}
       {isHelpShown ? (
         <Dialog title="Keys" onClose={() => setHelpShown(false)}>
           <dl className="keys">
-            {[...chords, ...SHORTCUTS].map(({ keys, what }) => (
-              <div key={keys}>
+            {[...chords, ...Object.values(SHORTCUTS), ...TYPED].map(({ keys, what }) => (
+              <div key={`${keys} ${what}`}>
                 <dt>
-                  <kbd>{keys}</kbd>
+                  <kbd>{keysText(keys)}</kbd>
                 </dt>
                 <dd>{what}</dd>
               </div>
@@ -288,6 +324,10 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
   );
 }
 
+/** The server sends something every ten seconds. */
+const SILENT_MS = 20_000;
+const SILENT_CHECK_MS = 2000;
+
 const NEVER = () => () => undefined;
 
 /** Says when the server cannot be reached, and since when. */
@@ -295,7 +335,16 @@ function ConnectionNotice() {
   const { live } = useConsole();
   const status = useSyncExternalStore(live?.onStatus ?? NEVER, () => live?.status());
   const [isLate, setLate] = useState(false);
+  const [isSilent, setSilent] = useState(false);
   const isLost = status !== undefined && !status.isOpen;
+  useEffect(() => {
+    // Messages do not change the status, so that a stream does not draw the page again.
+    const timer = setInterval(() => {
+      const now = live?.status();
+      setSilent(now?.isOpen === true && Date.now() - now.heardAt > SILENT_MS);
+    }, SILENT_CHECK_MS);
+    return () => clearInterval(timer);
+  }, [live]);
   useEffect(() => {
     if (!isLost) {
       setLate(false);
@@ -305,6 +354,13 @@ function ConnectionNotice() {
     const timer = setTimeout(() => setLate(true), 1500);
     return () => clearTimeout(timer);
   }, [isLost]);
+  if (!isLost && isSilent) {
+    return (
+      <p className="notice" role="status">
+        No sign of the server since {new Date(live?.status().heardAt ?? 0).toLocaleTimeString()}.
+      </p>
+    );
+  }
   if (!isLost || !isLate) return null;
   return (
     <p className="notice" role="status">

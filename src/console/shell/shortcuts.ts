@@ -1,38 +1,119 @@
-import { useEffect } from 'react';
+import { useEffect, useRef } from 'react';
 
-/** Keys besides those of the navigation, which has its own table. */
-export const SHORTCUTS: readonly { readonly keys: string; readonly what: string }[] = [
-  { keys: 'n', what: 'New session' },
-  { keys: '/', what: 'Search' },
-  { keys: '?', what: 'These keys' },
-  { keys: 'y', what: 'Allow once what an agent asks for' },
-  { keys: 'a', what: 'Allow it for this session' },
-  { keys: 'd', what: 'Deny it' },
-  { keys: 'Esc Esc', what: 'Stop the running turn' },
-  { keys: 'Ctrl Enter', what: 'Send' },
-];
+/** THE TABLE of keys, besides those of the navigation, which has its own. The palette, the sheet and the buttons read it. */
+export const SHORTCUTS = {
+  palette: { keys: 'Mod k', what: 'Search screens, sessions and actions' },
+  newSession: { keys: 'n', what: 'New session' },
+  search: { keys: '/', what: 'Search this list' },
+  help: { keys: '?', what: 'These keys' },
+  close: { keys: 'Escape', what: 'Close' },
+  allow: { keys: 'y', what: 'Allow once what an agent asks for' },
+  allowSession: { keys: 'a', what: 'Allow it for this session' },
+  deny: { keys: 'd', what: 'Deny it' },
+  stop: { keys: 'Escape Escape', what: 'Stop what runs' },
+  nextItem: { keys: 'j', what: 'Next item of the conversation' },
+  previousItem: { keys: 'k', what: 'Previous item of the conversation' },
+  previousTurn: { keys: '[', what: 'Previous turn' },
+  nextTurn: { keys: ']', what: 'Next turn' },
+  nextEdit: { keys: 'e', what: 'Next change of a file' },
+  copyItem: { keys: 'c', what: 'Copy the item of the conversation' },
+  latest: { keys: 'l', what: 'Latest item of the conversation' },
+  write: { keys: 'm', what: 'Write a message' },
+} as const satisfies Readonly<Record<string, { readonly keys: string; readonly what: string }>>;
+
+export type ShortcutName = keyof typeof SHORTCUTS;
+
+/** What can be done on the page that is shown. */
+export interface Action {
+  readonly keys: string;
+  readonly what: string;
+  run(): void;
+}
+
+/** Keys as people read them: `Esc Esc`, `⌘K` on a Mac. */
+export function keysText(keys: string): string {
+  const isMac = typeof navigator === 'object' && /^Mac|^iP/.test(navigator.platform);
+  return keys.replaceAll('Escape', 'Esc').replace(/^Mod (.)$/, (_, key: string) => {
+    return isMac ? `⌘${key.toUpperCase()}` : `Ctrl ${key.toUpperCase()}`;
+  });
+}
+
+/** The words for the tooltip of a button that does the same as a key. */
+export const tipOf = (name: ShortcutName) => `${SHORTCUTS[name].what} (${keysText(SHORTCUTS[name].keys)})`;
 
 const CHORD_MS = 1000;
 
-/** Runs an action for a key, or for two keys within a second (`g b`, `Escape Escape`). Not while someone types a text. */
-export function useShortcuts(actions: Readonly<Record<string, () => void>>): void {
+interface Pressed {
+  readonly key: string;
+  readonly at: number;
+}
+
+/**
+ * Finds what a key does: two keys within a second (`g b`) come before one, and the parts of the page that were shown last before
+ * the others. A key that only begins chords takes the next key with it, whatever that does alone: `g a` must not allow a command.
+ */
+export function actionFor(
+  layers: readonly (readonly Action[])[],
+  before: Pressed | undefined,
+  now: Pressed,
+): Action | undefined {
+  const find = (keys: string) =>
+    layers.findLast((layer) => layer.some((one) => one.keys === keys))?.find((one) => one.keys === keys);
+  const isRecent = before !== undefined && now.at - before.at < CHORD_MS;
+  if (!isRecent) return find(now.key);
+  const chord = find(`${before.key} ${now.key}`);
+  if (chord !== undefined) return chord;
+  const opensChord = layers.some((layer) => layer.some(({ keys }) => keys.startsWith(`${before.key} `)));
+  return opensChord && find(before.key) === undefined && before.key !== 'Escape' ? undefined : find(now.key);
+}
+
+const layers = new Set<{ readonly current: readonly Action[] }>();
+let before: Pressed | undefined;
+
+/** All actions of the page that is shown. */
+export const activeActions = (): readonly Action[] => [...layers].flatMap(({ current }) => current);
+
+function onKey(event: KeyboardEvent): void {
+  const { key, target } = event;
+  const isTyping = target instanceof HTMLElement && target.closest('input, textarea, select, dialog') !== null;
+  const isCommand = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+  if (['Control', 'Meta', 'Alt', 'Shift'].includes(key)) return;
+  if (event.altKey || ((event.ctrlKey || event.metaKey) && !isCommand)) return;
+  // While someone types, only what no text has in it counts.
+  if (isTyping && key !== 'Escape' && !isCommand) return;
+  const pressed = { key: isCommand ? `Mod ${key.toLowerCase()}` : key, at: Date.now() };
+  const action = actionFor(
+    [...layers].map(({ current }) => current),
+    before,
+    pressed,
+  );
+  before = action === undefined ? pressed : undefined;
+  if (action === undefined) return;
+  event.preventDefault();
+  action.run();
+}
+
+/** Offers actions by key and in the palette while the part of the page is shown. */
+export function useActions(actions: readonly Action[]): void {
+  const layer = useRef(actions);
   useEffect(() => {
-    let before = '';
-    let beforeAt = 0;
-    function onKey(event: KeyboardEvent): void {
-      const { key, target } = event;
-      const isTyping = target instanceof HTMLElement && target.closest('input, textarea, select, dialog') !== null;
-      if (event.ctrlKey || event.metaKey || event.altKey || (isTyping && key !== 'Escape')) return;
-      const chord = Date.now() - beforeAt < CHORD_MS ? `${before} ${key}` : '';
-      const action = actions[chord] ?? actions[key];
-      before = key;
-      beforeAt = Date.now();
-      if (action === undefined) return;
-      event.preventDefault();
-      before = '';
-      action();
-    }
-    window.addEventListener('keydown', onKey);
-    return () => window.removeEventListener('keydown', onKey);
-  }, [actions]);
+    layer.current = actions;
+  });
+  useEffect(() => {
+    if (layers.size === 0) window.addEventListener('keydown', onKey);
+    layers.add(layer);
+    return () => {
+      layers.delete(layer);
+      if (layers.size === 0) window.removeEventListener('keydown', onKey);
+    };
+  }, []);
+}
+
+/** Offers actions of the table. */
+export function useShortcuts(actions: Partial<Readonly<Record<ShortcutName, () => void>>>): void {
+  useActions(
+    Object.entries(actions).flatMap(([name, run]) =>
+      run === undefined ? [] : [{ ...SHORTCUTS[name as ShortcutName], run }],
+    ),
+  );
 }

@@ -2,11 +2,12 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import type { Summary } from '../../../bridge/contract/workbench.ts';
-import { listSessions } from '../../data/bridge.ts';
+import { listSessions, sessionAddress } from '../../data/bridge.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
 import { ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
-import { useConsole } from '../../shell/console-context.ts';
+import { useConsole, useOwnName } from '../../shell/console-context.ts';
+import { keysText, SHORTCUTS } from '../../shell/shortcuts.ts';
 import { useOwnerText, useOwnTeams } from '../teams/own-teams.ts';
 import { FirstSteps } from './first-steps.tsx';
 import { NewSessionForm } from './new-session.tsx';
@@ -60,7 +61,7 @@ export default function Board() {
           onChange={(event) => setSearch(event.target.value)}
         />
         <Link href="/console/new" className="button primary">
-          New session <kbd>N</kbd>
+          New session <kbd>{keysText(SHORTCUTS.newSession.keys)}</kbd>
         </Link>
       </header>
       <ErrorBox error={error} />
@@ -147,11 +148,6 @@ function Columns({ sessions, counts }: ColumnsProps) {
   );
 }
 
-export function sessionAddress({ sessionId, owner }: Pick<Summary, 'sessionId' | 'owner'>, own: string): string {
-  const query = owner === own ? '' : `?owner=${encodeURIComponent(owner)}`;
-  return `/console/sessions/${encodeURIComponent(sessionId)}${query}`;
-}
-
 function Card({ session }: { readonly session: Summary }) {
   const own = useOwnName();
   const ownerText = useOwnerText();
@@ -171,12 +167,6 @@ function Card({ session }: { readonly session: Summary }) {
       {session.owner === own ? null : <span className="quiet">{ownerText(session.owner)}</span>}
     </Link>
   );
-}
-
-/** The owner that the own sessions have. */
-export function useOwnName(): string {
-  const { person } = useConsole();
-  return person === undefined ? 'main' : `user:${person.id}`;
 }
 
 function List({ sessions }: { readonly sessions: readonly Summary[] }) {

@@ -31,6 +31,7 @@ export function NewSessionForm() {
   const [agent, setAgent] = useState(given.get('agent') ?? '');
   const [folder, setFolder] = useState(given.get('folder') ?? localStorage.getItem(LAST_FOLDER) ?? '');
   const [permissions, setPermissions] = useState<PermissionChoice>('ask');
+  const [isApart, setApart] = useState(false);
   const [problem, setProblem] = useState<unknown>();
   const [isStarting, setStarting] = useState(false);
   const teams = useOwnTeams();
@@ -48,6 +49,7 @@ export function NewSessionForm() {
       ...(folder !== '' && { workingDirectory: folder }),
       routing: {
         ...routingOf(permissions),
+        ...(isApart && folder !== '' && { worktree: true }),
         ...(agent !== '' && { routingMode: 'explicit' as const, explicitProviderId: agent }),
       },
     });
@@ -111,6 +113,12 @@ export function NewSessionForm() {
         )}
         <FolderField folder={folder} team={team} onChange={setFolder} />
       </div>
+      {folder === '' ? null : (
+        <label className="check">
+          <input type="checkbox" checked={isApart} onChange={({ target }) => setApart(target.checked)} /> In a worktree
+          of its own: the checkout in this folder is left alone until you merge
+        </label>
+      )}
       <PermissionField choice={permissions} onChange={setPermissions} />
       <ErrorBox error={problem} />
       <button type="submit" className="primary" disabled={isStarting}>

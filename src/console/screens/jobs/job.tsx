@@ -2,13 +2,12 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { Link, useLocation, useParams } from 'wouter';
 import type { JobDetails } from '../../../client/trestle-client.ts';
-import { trestle } from '../../data/bridge.ts';
+import { sessionAddress, trestle } from '../../data/bridge.ts';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, spanText, visible } from '../../parts/text.ts';
 import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
-import { useConsole } from '../../shell/console-context.ts';
-import { sessionAddress, useOwnName } from '../board/board.tsx';
+import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { JobState, jobAddress } from './jobs.tsx';
 
 const POLL_MS = 1000;

@@ -7,8 +7,7 @@ import { trestle } from '../../data/bridge.ts';
 import { Dialog, ErrorBox, More, Since, useFilters } from '../../parts/parts.tsx';
 import { spanText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
-import { useConsole } from '../../shell/console-context.ts';
-import { useOwnName } from '../board/board.tsx';
+import { useConsole, useOwnName } from '../../shell/console-context.ts';
 
 const STATES = ['pending', 'running', 'completed', 'failed'] as const;
 const PRIORITIES = ['high', 'normal', 'low'] as const;

@@ -14,7 +14,7 @@ import {
 import { Dialog, ErrorBox, Field, More } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
-import { useOwnName } from '../board/board.tsx';
+import { useOwnName } from '../../shell/console-context.ts';
 import { JobTabs, jobAddress } from './jobs.tsx';
 
 /** Schedules fire without anyone looking: the list is read again now and then. */

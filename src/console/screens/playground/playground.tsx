@@ -28,7 +28,7 @@ export default function Playground() {
   const chats = useChats();
   const running = models.filter((_, column) => chats.at(column).at(-1)?.state === 'running').length;
   const canAsk = prompt.trim() !== '' && running === 0 && models.every((model) => model !== '');
-  useShortcuts({ 'Escape Escape': () => chats.stop() });
+  useShortcuts({ stop: () => chats.stop() });
 
   function change(next: readonly string[]): void {
     setGiven(new URLSearchParams(next.map((model) => ['model', model])), { replace: true });

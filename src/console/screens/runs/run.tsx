@@ -56,6 +56,8 @@ function useRuns(name: SessionName) {
   return { runs, isLoading: data === undefined, error };
 }
 
+const NO_ACTIONS = () => ({});
+
 /** One run: its picture, its steps, and what each of them did. */
 export default function RunScreen() {
   const { sessionId = '' } = useParams<{ sessionId: string }>();
@@ -243,7 +245,7 @@ function StepView({ name, run, index, onClose }: StepViewProps) {
           isLoading={isLoading}
           isRunning={parts.some(({ endedAt }) => endedAt === undefined)}
           onEarlier={() => void stream.loadEarlier()}
-          onFork={undefined}
+          actionsOf={NO_ACTIONS}
         />
       </div>
     </Part>

@@ -2,11 +2,10 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link } from 'wouter';
 import type { Summary } from '../../../bridge/contract/workbench.ts';
-import { listSessions } from '../../data/bridge.ts';
+import { listSessions, sessionAddress } from '../../data/bridge.ts';
 import { ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
-import { useConsole } from '../../shell/console-context.ts';
-import { sessionAddress, useOwnName } from '../board/board.tsx';
+import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { useOwnerText } from '../teams/own-teams.ts';
 
 const MULTI_AGENT = 'multi-agent';

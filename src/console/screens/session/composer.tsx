@@ -1,26 +1,28 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect, useId, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import type { SessionView } from '../../../bridge/contract/workbench.ts';
-import { changeSession, keyOf, listAgents, type SessionName, steerSession, trestle } from '../../data/bridge.ts';
+import { changeSession, keyOf, listAgents, type SessionName, steerSession, type Turn } from '../../data/bridge.ts';
 import {
   BY_MODE,
   keepPermissionChoice,
   PERMISSIONS,
   type PermissionChoice,
   permissionChoice,
-  routingOf,
 } from '../../data/permission-choice.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
-import { visible } from '../../parts/text.ts';
-import { useConsole } from '../../shell/console-context.ts';
+import { countText, visible } from '../../parts/text.ts';
+import { useShortcuts } from '../../shell/shortcuts.ts';
 import { useTeamOf } from '../teams/own-teams.ts';
-import { onTurnFailure, rememberTurn } from './running-turns.ts';
+import { addFiles, changeDraft, type DraftFile, useDraft, useSend } from './next-message.ts';
+import { onTurnFailure } from './running-turns.ts';
 
 interface ComposerProps {
   readonly name: SessionName;
   readonly isRunning: boolean;
   /** Undefined until the session is known. */
   readonly view: SessionView | undefined;
+  /** Newest first: their messages can be called back. */
+  readonly turns: readonly Turn[];
 }
 
 /** What is known of the agent of a session. */
@@ -33,39 +35,59 @@ export function useAgent(providerId: string | undefined) {
  * The next message, with the mode and the model of the next turns. While a turn runs, messages wait for it, or go to the
  * agent immediately where it takes them. A draft is kept until it is sent.
  */
-export function Composer({ name, isRunning, view }: ComposerProps) {
-  const { system } = useConsole();
-  const { sessionId, owner } = name;
+export function Composer({ name, isRunning, view, turns }: ComposerProps) {
+  const { owner } = name;
   const team = useTeamOf(owner);
   const key = keyOf(name);
-  const draft = `trestle.draft.${key}`;
   const id = useId();
+  const field = useRef<HTMLTextAreaElement>(null);
   const agent = useAgent(view?.session.providerId);
   /** Whether a mode decides what the agent may do. Modes that an agent offers by itself do not. */
   const hasFixedModes = agent !== undefined && agent.modes.length > 0;
   const [permissions, setPermissions] = useState(() => permissionChoice(key));
-  const [text, setText] = useState(() => sessionStorage.getItem(draft) ?? '');
+  const { text, files } = useDraft(key);
+  /** How many messages back the one in the field is; 0: none was called back. */
+  const [recalled, setRecalled] = useState(0);
   const [problem, setProblem] = useState<unknown>();
   const [isSending, setSending] = useState(false);
+  const [isUploading, setUploading] = useState(false);
+  const sendMessage = useSend(name);
   useEffect(() => onTurnFailure(key, setProblem), [key]);
+  useShortcuts({ write: () => field.current?.focus() });
   function write(next: string): void {
-    setText(next);
-    sessionStorage.setItem(draft, next);
+    setRecalled(0);
+    changeDraft(key, { text: next });
+  }
+  /** Calls back an earlier message. A text of one's own is not replaced. */
+  function recall(steps: number): boolean {
+    if (text !== '' && recalled === 0) return false;
+    const place = recalled + steps;
+    const prompt = place === 0 ? '' : turns[place - 1]?.prompt;
+    if (prompt === undefined || place < 0) return false;
+    changeDraft(key, { text: prompt });
+    setRecalled(place);
+    return true;
   }
   function choosePermissions(choice: PermissionChoice): void {
     setPermissions(choice);
     keepPermissionChoice(key, choice);
   }
+  async function attach(given: Iterable<File>): Promise<void> {
+    setProblem(undefined);
+    setUploading(true);
+    await addFiles(name, team, [...given]).catch(setProblem);
+    setUploading(false);
+  }
   async function send(isSteering = false): Promise<void> {
     const message = text.trim();
-    if (message === '' || isSending) return;
+    if (message === '' || isSending || isUploading) return;
     setSending(true);
     setProblem(undefined);
     try {
-      const session = trestle(system.signIn, team).session(sessionId, { routing: routingOf(permissions) });
       if (isSteering) await steerSession(name, message);
-      else await rememberTurn(key, session.message(message));
-      write('');
+      else await sendMessage(message, files);
+      setRecalled(0);
+      changeDraft(key, isSteering ? { text: '' } : { text: '', files: [] });
     } catch (error) {
       setProblem(error);
     }
@@ -83,6 +105,12 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
         event.preventDefault();
         void send();
       }}
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        if (event.dataTransfer.files.length === 0) return;
+        event.preventDefault();
+        void attach(event.dataTransfer.files);
+      }}
     >
       {queued.length > 0 ? (
         <ul className="queued" aria-label="Messages that wait">
@@ -92,23 +120,48 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
         </ul>
       ) : null}
       <ErrorBox error={problem} />
+      <Files
+        files={files}
+        isUploading={isUploading}
+        onRemove={(removed) => changeDraft(key, { files: files.filter((file) => file !== removed) })}
+      />
       <label htmlFor={id} className="hidden-label">
         Message
       </label>
       <textarea
         id={id}
+        ref={field}
         rows={2}
         value={text}
         placeholder={isRunning ? 'Queue a message for when this turn ends …' : 'Message …'}
         onChange={(event) => write(event.target.value)}
+        onPaste={(event) => {
+          if (event.clipboardData.files.length === 0) return;
+          event.preventDefault();
+          void attach(event.clipboardData.files);
+        }}
         onKeyDown={(event) => {
           if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
             event.preventDefault();
             void send();
-          }
+          } else if (event.key === 'ArrowUp' && recall(1)) event.preventDefault();
+          else if (event.key === 'ArrowDown' && recalled > 0 && recall(-1)) event.preventDefault();
         }}
       />
       <div className="sends">
+        <label className="button attach">
+          Attach
+          <input
+            type="file"
+            multiple
+            disabled={isUploading}
+            onChange={({ target }) => {
+              void attach([...(target.files ?? [])]);
+              // The same file can be chosen again.
+              target.value = '';
+            }}
+          />
+        </label>
         {isRunning && agent?.steer === 'yes' ? (
           <button
             type="button"
@@ -119,7 +172,7 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
             Steer
           </button>
         ) : null}
-        <button type="submit" className="primary" disabled={isSending || text.trim() === ''}>
+        <button type="submit" className="primary" disabled={isSending || isUploading || text.trim() === ''}>
           {isRunning ? 'Queue' : 'Send'}
         </button>
       </div>
@@ -147,6 +200,31 @@ export function Composer({ name, isRunning, view }: ComposerProps) {
         )}
       </div>
     </form>
+  );
+}
+
+interface FilesProps {
+  readonly files: readonly DraftFile[];
+  readonly isUploading: boolean;
+  readonly onRemove: (file: DraftFile) => void;
+}
+
+/** The files that go with the next message. */
+function Files({ files, isUploading, onRemove }: FilesProps) {
+  if (files.length === 0 && !isUploading) return null;
+  return (
+    <ul className="attached" aria-label="Files of this message">
+      {files.map((file) => (
+        <li key={file.attachmentId}>
+          {file.picture === undefined ? null : <img src={file.picture} alt="" />} {visible(file.name)}{' '}
+          <span className="quiet">{countText(file.sizeBytes)} bytes</span>
+          <button type="button" className="plain" aria-label={`Remove ${file.name}`} onClick={() => onRemove(file)}>
+            ✕
+          </button>
+        </li>
+      ))}
+      {isUploading ? <li className="quiet">Uploading …</li> : null}
+    </ul>
   );
 }
 

@@ -1,11 +1,9 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { memo, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { Turn } from '../../data/bridge.ts';
-import type { Item, ToolCall } from '../../live/fold-updates.ts';
-import { DiffView } from '../../parts/diff.tsx';
-import { Markdown } from '../../parts/markdown.tsx';
-import { TerminalText } from '../../parts/terminal-text.tsx';
-import { countText, moneyText, spanText, visible } from '../../parts/text.ts';
+import type { Item } from '../../live/fold-updates.ts';
+import { tipOf, useShortcuts } from '../../shell/shortcuts.ts';
+import { copyText, Entry, type TurnActions } from './entries.tsx';
 
 interface ConversationProps {
   readonly items: readonly Item[];
@@ -16,10 +14,8 @@ interface ConversationProps {
   readonly isLoading: boolean;
   readonly isRunning: boolean;
   readonly onEarlier: () => void;
-  /** Copies the session up to a turn; undefined where its agent cannot. */
-  readonly onFork: ((turnId: string) => void) | undefined;
-  /** The only turn up to which the session can be copied. Undefined: any turn. */
-  readonly onlyFork?: string | undefined;
+  /** What can be done with an ended turn. The same function as long as its answers are the same. */
+  readonly actionsOf: (turnId: string) => TurnActions;
 }
 
 const FILTERS = [
@@ -35,7 +31,7 @@ const NEAR_END = 80;
 
 /** The updates of a session as a list that draws only what can be seen. */
 export function Conversation(props: ConversationProps) {
-  const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, onFork, onlyFork } = props;
+  const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, actionsOf } = props;
   const [filter, setFilter] = useState<Filter>('all');
   const items = useMemo(() => all.filter((item) => matches(item, filter)), [all, filter]);
   const place = useRef<HTMLDivElement>(null);
@@ -54,6 +50,34 @@ export function Conversation(props: ConversationProps) {
   useLayoutEffect(() => {
     if (isFollowing && length > 0) list.scrollToIndex(length - 1, { align: 'end' });
   }, [length, last, isFollowing]);
+  /** The key of the item that the keys have gone to. */
+  const [current, setCurrent] = useState<string>();
+  /** Goes to the next item of a kind, before (-1) or after (1) the current one, or from the end of the list. */
+  function step(direction: 1 | -1, isSought: (item: Item) => boolean): void {
+    const at = items.findIndex(({ key }) => key === current);
+    const rest = direction === 1 ? items.slice(at + 1) : items.slice(0, at === -1 ? length : at);
+    const found = direction === 1 ? rest.find(isSought) : rest.findLast(isSought);
+    if (found === undefined) return;
+    const { scrollHeight = 0, clientHeight = 0 } = place.current ?? {};
+    if (scrollHeight - clientHeight > NEAR_END) setFollowing(false);
+    setCurrent(found.key);
+    list.scrollToIndex(items.indexOf(found), { align: 'center' });
+  }
+  useShortcuts({
+    nextItem: () => step(1, () => true),
+    previousItem: () => step(-1, () => true),
+    nextTurn: () => step(1, ({ kind }) => kind === 'start'),
+    previousTurn: () => step(-1, ({ kind }) => kind === 'start'),
+    nextEdit: () => step(1, (item) => matches(item, 'edits')),
+    copyItem: () => {
+      const item = items.find(({ key }) => key === current) ?? last;
+      if (item !== undefined) void navigator.clipboard?.writeText(copyText(item, byId.get(item.turnId)));
+    },
+    latest: () => {
+      setCurrent(undefined);
+      setFollowing(true);
+    },
+  });
   function onScroll(): void {
     const element = place.current;
     if (element === null) return;
@@ -78,12 +102,18 @@ export function Conversation(props: ConversationProps) {
           {list.getVirtualItems().map(({ index, key, start }) => {
             const item = items[index];
             return item === undefined ? null : (
-              <Placed key={key} index={index} start={start} measure={list.measureElement}>
+              <Placed
+                key={key}
+                index={index}
+                start={start}
+                isCurrent={item.key === current}
+                measure={list.measureElement}
+              >
                 <Entry
                   item={item}
                   turn={byId.get(item.turnId)}
                   folder={folder}
-                  onFork={onlyFork === undefined || onlyFork === item.turnId ? onFork : undefined}
+                  {...(item.kind === 'end' && actionsOf(item.turnId))}
                 />
               </Placed>
             );
@@ -94,7 +124,7 @@ export function Conversation(props: ConversationProps) {
         {isRunning ? 'The agent is working.' : 'The agent has finished.'}
       </p>
       {isFollowing ? null : (
-        <button type="button" className="latest" onClick={() => setFollowing(true)}>
+        <button type="button" className="latest" title={tipOf('latest')} onClick={() => setFollowing(true)}>
           Latest ↓
         </button>
       )}
@@ -118,10 +148,11 @@ function Sized({ height, children }: { readonly height: number; readonly childre
 function Placed(props: {
   index: number;
   start: number;
+  isCurrent: boolean;
   measure: (element: Element | null) => void;
   children: React.ReactNode;
 }) {
-  const { index, start, measure, children } = props;
+  const { index, start, isCurrent, measure, children } = props;
   const element = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (element.current !== null) element.current.style.transform = `translateY(${start}px)`;
@@ -129,8 +160,11 @@ function Placed(props: {
   useEffect(() => {
     measure(element.current);
   }, [measure]);
+  useEffect(() => {
+    if (isCurrent) element.current?.focus({ preventScroll: true });
+  }, [isCurrent]);
   return (
-    <div className="placed" ref={element} data-index={index}>
+    <div className="placed" ref={element} data-index={index} tabIndex={-1}>
       {children}
     </div>
   );
@@ -145,122 +179,4 @@ function matches(item: Item, filter: Filter): boolean {
   }
   if (item.kind !== 'tool') return false;
   return filter === 'commands' ? item.call.toolKind === 'execute' : (item.call.changes ?? []).length > 0;
-}
-
-interface EntryProps extends Pick<ConversationProps, 'folder' | 'onFork'> {
-  readonly item: Item;
-  readonly turn: Turn | undefined;
-}
-
-const Entry = memo(function Entry({ item, turn, folder, onFork }: EntryProps) {
-  switch (item.kind) {
-    case 'start':
-      return turn === undefined ? null : (
-        <div className="prompt">
-          <pre>{visible(turn.prompt)}</pre>
-        </div>
-      );
-    case 'text':
-      return <Markdown text={item.text} />;
-    case 'thinking':
-      return (
-        <details className="thinking">
-          <summary>Thought for {spanText(item.until - item.at)}</summary>
-          <Markdown text={item.text} />
-        </details>
-      );
-    case 'tool':
-      return <Call call={item.call} folder={folder} />;
-    case 'note':
-      return <p className={`note ${item.tone}`}>{visible(item.text)}</p>;
-    case 'end':
-      return <TurnEnd item={item} turn={turn} onFork={onFork} />;
-  }
-});
-
-interface TurnEndProps extends Pick<EntryProps, 'turn' | 'onFork'> {
-  readonly item: Extract<Item, { kind: 'end' }>;
-}
-
-function TurnEnd({ item, turn, onFork }: TurnEndProps) {
-  const tokens = turn?.usage?.totalTokens;
-  const facts = [
-    item.status,
-    turn?.endedAt == null ? undefined : spanText(turn.endedAt - turn.createdAt),
-    tokens === undefined ? undefined : `${countText(tokens)} tokens`,
-    turn?.costUsd == null ? undefined : moneyText(turn.costUsd),
-  ].filter(Boolean);
-  return (
-    <div className={`turn-end ${item.status}`}>
-      <hr />
-      {item.status === 'completed' ? null : (
-        <p className="failed">
-          {visible(turn?.error || item.message)} {turn?.code === undefined || turn.code === '' ? '' : `(${turn.code})`}
-        </p>
-      )}
-      <p className="quiet">
-        {facts.join(' · ')}
-        {onFork === undefined ? null : (
-          <button
-            type="button"
-            className="plain"
-            title="Copies the conversation up to here into a new session"
-            onClick={() => onFork(item.turnId)}
-          >
-            Fork from here
-          </button>
-        )}
-      </p>
-    </div>
-  );
-}
-
-const DONE: Readonly<Record<ToolCall['status'], string>> = {
-  pending: 'waits',
-  in_progress: 'runs',
-  completed: 'done',
-  failed: 'failed',
-};
-
-function Call({ call, folder }: { readonly call: ToolCall; readonly folder: string }) {
-  const { title, status, toolKind, changes = [], output, exitCode, durationMs } = call;
-  const text = outputText(output);
-  return (
-    <div className={`call ${status}`}>
-      <details>
-        <summary>
-          <span className={`dot ${status}`} role="img" aria-label={DONE[status]} />
-          <code>{visible(title)}</code> <span className="quiet">{toolKind}</span>
-          {durationMs === undefined ? null : <span className="quiet"> {spanText(durationMs)}</span>}
-          {exitCode === undefined || exitCode === 0 ? null : <span className="failed"> exit {exitCode}</span>}
-        </summary>
-        {text === '' ? null : <TerminalText text={text} />}
-        {changes.length > 0 || text !== '' ? null : <pre className="terminal">{inputText(call.input)}</pre>}
-      </details>
-      {changes.map((change) => (
-        <DiffView key={change.path} change={change} folder={folder} />
-      ))}
-    </div>
-  );
-}
-
-/** Agents give output as text, as blocks with text, or as any JSON. */
-export function outputText(output: unknown): string {
-  if (output === undefined || output === null) return '';
-  if (typeof output === 'string') return output;
-  if (Array.isArray(output)) return output.map(outputText).filter(Boolean).join('\n');
-  if (typeof output === 'object') {
-    const { text, content, output: inner } = output as Record<string, unknown>;
-    if (typeof text === 'string') return text;
-    if (content !== undefined) return outputText(content);
-    if (inner !== undefined) return outputText(inner);
-  }
-  return JSON.stringify(output, undefined, 2);
-}
-
-const MAX_INPUT = 4000;
-
-function inputText(input: unknown): string {
-  if (input === undefined) return 'No output.';
-  return visible((typeof input === 'string' ? input : JSON.stringify(input, undefined, 2)).slice(0, MAX_INPUT));
 }

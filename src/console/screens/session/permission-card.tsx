@@ -60,9 +60,9 @@ export function PermissionCard({ permission, agent, onAnswered }: PermissionCard
   useShortcuts(
     isSeen && reason === undefined
       ? {
-          y: () => void answer('allow', 'once'),
-          a: () => void answer('allow', 'session'),
-          d: () => void answer('deny', 'once'),
+          allow: () => void answer('allow', 'once'),
+          allowSession: () => void answer('allow', 'session'),
+          deny: () => void answer('deny', 'once'),
         }
       : {},
   );

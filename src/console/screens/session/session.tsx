@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useParams, useSearchParams } from 'wouter';
 import {
   changeSession,
@@ -8,6 +8,7 @@ import {
   listTurns,
   readSession,
   type SessionName,
+  type Turn,
   trestle,
 } from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
@@ -15,15 +16,22 @@ import { openSessionStream } from '../../live/session-stream.ts';
 import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
-import { useShortcuts } from '../../shell/shortcuts.ts';
+import { keysText, SHORTCUTS, tipOf, useShortcuts } from '../../shell/shortcuts.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
+import { useSavedChanges, useWorkMark } from './changes-pane.tsx';
 import { Composer, useAgent } from './composer.tsx';
 import { Conversation } from './conversation.tsx';
+import type { TurnActions } from './entries.tsx';
+import { useSend } from './next-message.ts';
 import { PermissionCard } from './permission-card.tsx';
 import { QuestionCard } from './question-card.tsx';
 import { SidePane } from './side-pane.tsx';
+import { MergeDialog, UndoDialog } from './turn-dialogs.tsx';
 
 const POLL_MS = 2000;
+const NO_TURNS: readonly Turn[] = [];
+/** What an agent is sent whose turn was interrupted. */
+const CONTINUE = 'You were interrupted. Continue where you stopped.';
 
 /** One session: what was said and done, what the agent asks, and the next message. */
 export default function SessionScreen() {
@@ -60,6 +68,14 @@ export default function SessionScreen() {
   const [refusal, setRefusal] = useState<unknown>();
   const agent = useAgent(view.data?.session.providerId);
   const newest = turns.data?.turns[0]?.turnId;
+  const session = view.data?.session;
+  const permissions = view.data?.permissions ?? [];
+  const isRunning = session !== undefined && ['running', 'waiting', 'needs_you'].includes(session.state);
+  const [undoing, setUndoing] = useState<string>();
+  const [done, setDone] = useState('');
+  const workMark = useWorkMark(folded.items);
+  const newestChanges = useSavedChanges(name, isRunning ? '' : (newest ?? ''), workMark).data;
+  const send = useSend(name);
   const fork = useCallback(
     (turnId: string) => {
       setRefusal(undefined);
@@ -70,6 +86,24 @@ export default function SessionScreen() {
       );
     },
     [name, newest, go],
+  );
+  const forks = agent?.fork ?? 'no';
+  const isForkedAnywhere = agent?.forkFrom === 'any_turn';
+  const undoable = newestChanges?.base.source === 'checkpoint' ? newestChanges.files : [];
+  const canUndo = !isRunning && undoable.length > 0;
+  function continueTurn(): void {
+    setRefusal(undefined);
+    send(CONTINUE).catch(setRefusal);
+  }
+  const continues = useRef(continueTurn);
+  continues.current = continueTurn;
+  const actionsOf = useCallback(
+    (turnId: string): TurnActions => ({
+      onFork: forks !== 'no' && (isForkedAnywhere || turnId === newest) ? fork : undefined,
+      onUndo: canUndo && turnId === newest ? setUndoing : undefined,
+      onContinue: !isRunning && turnId === newest ? () => continues.current() : undefined,
+    }),
+    [forks, isForkedAnywhere, fork, canUndo, isRunning, newest],
   );
   if (view.error instanceof Problem && view.error.status === 404 && folded.items.length === 0) {
     return (
@@ -82,12 +116,24 @@ export default function SessionScreen() {
       </section>
     );
   }
-  const session = view.data?.session;
-  const permissions = view.data?.permissions ?? [];
-  const isRunning = session !== undefined && ['running', 'waiting', 'needs_you'].includes(session.state);
   return (
     <div className="session">
-      <Header name={name} session={session} isRunning={isRunning} usage={folded.usage} />
+      <Header
+        name={name}
+        session={session}
+        isRunning={isRunning}
+        usage={folded.usage}
+        steps={turns.data?.turns[0]?.steps}
+        onDone={setDone}
+      />
+      {done === '' ? null : (
+        <p className="notice" role="status">
+          {done}{' '}
+          <button type="button" className="plain" onClick={() => setDone('')}>
+            OK
+          </button>
+        </p>
+      )}
       {caughtUp > 0 ? (
         <p className="notice" role="status">
           Connected again: caught up {countText(caughtUp)} updates.
@@ -100,14 +146,13 @@ export default function SessionScreen() {
         <div className="talk">
           <Conversation
             items={folded.items}
-            turns={turns.data?.turns ?? []}
+            turns={turns.data?.turns ?? NO_TURNS}
             folder={session?.folder ?? ''}
             hasEarlier={hasEarlier}
             isLoading={isLoading}
             isRunning={isRunning}
             onEarlier={() => void stream.loadEarlier()}
-            onFork={(agent?.fork ?? 'no') === 'no' ? undefined : fork}
-            onlyFork={agent?.forkFrom === 'any_turn' ? undefined : (newest ?? '')}
+            actionsOf={actionsOf}
           />
           <ErrorBox error={refusal} />
           {permissions.map((permission) => {
@@ -120,15 +165,30 @@ export default function SessionScreen() {
             if (form === null) return <PermissionCard key={permissionId} {...card} />;
             return <QuestionCard key={permissionId} form={form} {...card} />;
           })}
-          <Composer name={name} isRunning={isRunning} view={view.data} />
+          <Composer name={name} isRunning={isRunning} view={view.data} turns={turns.data?.turns ?? NO_TURNS} />
         </div>
         <SidePane
-          items={folded.items}
-          plan={folded.plan}
-          turns={turns.data?.turns ?? []}
+          name={name}
+          folded={folded}
+          updates={stream.updates()}
+          turns={turns.data?.turns ?? NO_TURNS}
           folder={session?.folder ?? ''}
+          mark={workMark}
         />
       </div>
+      {undoing === undefined ? null : (
+        <UndoDialog
+          name={name}
+          turnId={undoing}
+          files={undoable.map(({ path }) => path)}
+          onDone={(text) => {
+            setDone(text);
+            void queries.invalidateQueries({ queryKey: ['changes', name] });
+            void queries.invalidateQueries({ queryKey: ['session', name] });
+          }}
+          onClose={() => setUndoing(undefined)}
+        />
+      )}
     </div>
   );
 }
@@ -140,14 +200,22 @@ interface HeaderProps {
   readonly session: Awaited<ReturnType<typeof readSession>>['session'] | undefined;
   readonly isRunning: boolean;
   readonly usage: { readonly contextUsed?: number; readonly contextSize?: number } | undefined;
+  /** Of a run: the steps of its last turn. */
+  readonly steps: Turn['steps'];
+  readonly onDone: (text: string) => void;
 }
 
-function Header({ name, session, isRunning, usage }: HeaderProps) {
+const WORKTREES = '/.trestle/worktrees/';
+
+function Header({ name, session, isRunning, usage, steps = [], onDone }: HeaderProps) {
   const { system } = useConsole();
   const queries = useQueryClient();
   const [, go] = useLocation();
   const [problem, setProblem] = useState<unknown>();
   const [isClosing, setClosing] = useState(false);
+  const [isMerging, setMerging] = useState(false);
+  const apart = steps.filter(({ workingDirectory }) => workingDirectory?.includes(WORKTREES));
+  const isApart = apart.length > 0 || session?.folder.includes(WORKTREES) === true;
   const [title, setTitle] = useState<string>();
   const agentSession = trestle(system.signIn, useTeamOf(name.owner)).session(name.sessionId);
   // Others may have a session of the same name.
@@ -155,7 +223,7 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
   const whose = owner === undefined ? {} : { owner };
   const ownerText = useOwnerText();
   const stop = () => void agentSession.cancel(whose).then(() => setProblem(undefined), setProblem);
-  useShortcuts({ 'Escape Escape': () => isRunning && stop() });
+  useShortcuts({ ...(isRunning && { stop }) });
   async function change(changes: Parameters<typeof changeSession>[1]): Promise<void> {
     try {
       await changeSession(name, changes);
@@ -205,8 +273,8 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
         </>
       )}
       {isRunning ? (
-        <button type="button" className="stop" onClick={stop}>
-          Stop <kbd>Esc Esc</kbd>
+        <button type="button" className="stop" title={tipOf('stop')} onClick={stop}>
+          Stop <kbd>{keysText(SHORTCUTS.stop.keys)}</kbd>
         </button>
       ) : null}
       <details className="menu">
@@ -218,6 +286,11 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
           <a href={exportAddress(name, 'json')} download={`${name.sessionId}.json`}>
             Export as JSON
           </a>
+          {isApart && !isRunning ? (
+            <button type="button" onClick={() => setMerging(true)}>
+              Merge …
+            </button>
+          ) : null}
           <button type="button" onClick={() => void change({ archived: true })}>
             Archive
           </button>
@@ -227,6 +300,7 @@ function Header({ name, session, isRunning, usage }: HeaderProps) {
         </div>
       </details>
       <ErrorBox error={problem} />
+      {isMerging ? <MergeDialog name={name} steps={apart} onDone={onDone} onClose={() => setMerging(false)} /> : null}
       {isClosing ? (
         <Dialog title="Close this session?" onClose={() => setClosing(false)}>
           <p>

@@ -1,31 +1,37 @@
 import { useMemo, useState } from 'react';
-import type { Turn } from '../../data/bridge.ts';
+import type { SessionName, Turn } from '../../data/bridge.ts';
 import { BASE } from '../../data/request.ts';
-import type { Item, PlanEntry } from '../../live/fold-updates.ts';
-import { DiffView } from '../../parts/diff.tsx';
-import type { FileChange } from '../../parts/diff-lines.ts';
+import type { Folded, Update } from '../../live/fold-updates.ts';
 import { TerminalText } from '../../parts/terminal-text.tsx';
 import { countText, visible } from '../../parts/text.ts';
-import { outputText } from './conversation.tsx';
+import { ChangesPane, useChangedFiles } from './changes-pane.tsx';
+import { outputText } from './entries.tsx';
 
 interface SidePaneProps {
-  readonly items: readonly Item[];
-  readonly plan: readonly PlanEntry[];
+  readonly name: SessionName;
+  readonly folded: Folded;
+  /** The updates that are kept, in order. */
+  readonly updates: readonly Update[];
   readonly turns: readonly Turn[];
   /** Where the agent works. */
   readonly folder: string;
+  /** Changes when the agent may have changed files. */
+  readonly mark: string;
 }
 
-const TABS = ['changes', 'plan', 'terminal', 'files'] as const;
-const LABELS = { changes: 'Changes', plan: 'Plan', terminal: 'Terminal', files: 'Files' } as const;
+const TABS = ['changes', 'plan', 'terminal', 'files', 'events'] as const;
+const LABELS = { changes: 'Changes', plan: 'Plan', terminal: 'Terminal', files: 'Files', events: 'Events' } as const;
 
-/** What the session has changed, its plan, its commands and its files. */
-export function SidePane({ items, plan, turns, folder }: SidePaneProps) {
+/** What the session has changed, its plan, its commands, its files, and its updates as they are. */
+export function SidePane({ name, folded, updates, turns, folder, mark }: SidePaneProps) {
+  const { items, plan } = folded;
   /** On a narrow screen the pane is closed until one of its tabs is chosen. */
   const [isOpen, setOpen] = useState(false);
   const [tab, setTab] = useState<(typeof TABS)[number]>('changes');
   const calls = useMemo(() => items.flatMap((item) => (item.kind === 'tool' ? [item.call] : [])), [items]);
-  const changes = useMemo(() => latestChanges(calls.flatMap((call) => call.changes ?? [])), [calls]);
+  const [scope, setScope] = useState<'session' | 'turn'>('session');
+  const turnId = scope === 'turn' ? (turns[0]?.turnId ?? '') : undefined;
+  const { files: changes, isSaved } = useChangedFiles(name, items, turnId, mark);
   const commands = calls.filter(({ toolKind }) => toolKind === 'execute');
   const files = turns.flatMap(({ artifacts }) => artifacts);
   const done = plan.filter(({ status }) => status === 'completed').length;
@@ -34,29 +40,32 @@ export function SidePane({ items, plan, turns, folder }: SidePaneProps) {
     plan: plan.length === 0 ? '' : `${done}/${plan.length}`,
     terminal: commands.length === 0 ? '' : `${commands.length}`,
     files: files.length === 0 ? '' : `${files.length}`,
+    events: '',
   };
-  function choose(name: (typeof TABS)[number]): void {
-    setOpen(!(isOpen && name === tab));
-    setTab(name);
+  function choose(chosen: (typeof TABS)[number]): void {
+    setOpen(!(isOpen && chosen === tab));
+    setTab(chosen);
   }
   return (
     <aside className={isOpen ? 'side open' : 'side'} aria-label="Work of the session">
       <div role="tablist" aria-label="Work of the session">
-        {TABS.map((name) => (
-          <button key={name} type="button" role="tab" aria-selected={tab === name} onClick={() => choose(name)}>
-            {LABELS[name]} {counts[name]}
+        {TABS.map((one) => (
+          <button key={one} type="button" role="tab" aria-selected={tab === one} onClick={() => choose(one)}>
+            {LABELS[one]} {counts[one]}
           </button>
         ))}
       </div>
       <div role="tabpanel" aria-label={LABELS[tab]} className="panel">
         {tab === 'changes' ? (
-          changes.length === 0 ? (
-            <p className="quiet">No file was changed.</p>
-          ) : (
-            changes.map((change) => (
-              <DiffView key={change.path} change={change} folder={folder} open={changes.length <= 3} />
-            ))
-          )
+          <ChangesPane
+            name={name}
+            folder={folder}
+            mark={mark}
+            turnId={turnId}
+            files={changes}
+            isSaved={isSaved}
+            onScope={setScope}
+          />
         ) : null}
         {tab === 'plan' ? (
           plan.length === 0 ? (
@@ -106,26 +115,46 @@ export function SidePane({ items, plan, turns, folder }: SidePaneProps) {
             </ul>
           )
         ) : null}
+        {tab === 'events' ? <Events updates={updates} lastSeq={folded.lastSeq} /> : null}
       </div>
     </aside>
   );
 }
 
-/** One entry for each file: from what it was at first to what it is now. Diffs without texts are kept as they are. */
-function latestChanges(changes: readonly FileChange[]): readonly FileChange[] {
-  const byPath = new Map<string, FileChange>();
-  for (const change of changes) {
-    const before = byPath.get(change.path);
-    byPath.set(change.path, before === undefined ? change : joined(before, change));
-  }
-  return [...byPath.values()];
-}
+/** So many updates are shown, the last ones. */
+const MAX_EVENTS = 200;
 
-function joined(before: FileChange, after: FileChange): FileChange {
-  const added = before.added + after.added;
-  const removed = before.removed + after.removed;
-  if (before.unified !== undefined && after.unified !== undefined) {
-    return { ...after, unified: `${before.unified}\n${after.unified}`, added, removed };
-  }
-  return { ...after, ...(before.oldText !== undefined && { oldText: before.oldText }), added, removed };
+/** The updates as the server has sent them. `lastSeq` changes with them. */
+function Events({ updates, lastSeq }: { readonly updates: readonly Update[]; readonly lastSeq: number }) {
+  const [kind, setKind] = useState('');
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the list grows in place, and its last number with it
+  const found = useMemo(() => updates.filter((one) => kind === '' || one.kind === kind), [updates, kind, lastSeq]);
+  const kinds = [...new Set(updates.map((one) => one.kind))].sort();
+  const shown = found.slice(-MAX_EVENTS);
+  return (
+    <>
+      <select aria-label="Kind of updates" value={kind} onChange={({ target }) => setKind(target.value)}>
+        <option value="">All kinds</option>
+        {kinds.map((one) => (
+          <option key={one}>{one}</option>
+        ))}
+      </select>
+      {found.length > shown.length ? (
+        <p className="quiet">
+          The last {countText(shown.length)} of {countText(found.length)}
+        </p>
+      ) : null}
+      {shown.map((update) => (
+        <details key={update.seq} className="event">
+          <summary>
+            <code>{update.seq}</code> {update.kind}{' '}
+            <time className="quiet" dateTime={new Date(update.at).toISOString()}>
+              {new Date(update.at).toLocaleTimeString()}
+            </time>
+          </summary>
+          <pre>{visible(JSON.stringify(update, undefined, 2))}</pre>
+        </details>
+      ))}
+    </>
+  );
 }

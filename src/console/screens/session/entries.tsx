@@ -1,0 +1,166 @@
+import { memo } from 'react';
+import type { Turn } from '../../data/bridge.ts';
+import type { Item, ToolCall } from '../../live/fold-updates.ts';
+import { DiffView } from '../../parts/diff.tsx';
+import { Markdown } from '../../parts/markdown.tsx';
+import { TerminalText } from '../../parts/terminal-text.tsx';
+import { countText, moneyText, spanText, visible } from '../../parts/text.ts';
+
+/** What can be done with a turn that has ended. Undefined where it cannot be done with this turn. */
+export interface TurnActions {
+  /** Copies the session up to the turn. */
+  readonly onFork?: ((turnId: string) => void) | undefined;
+  /** Puts the files of the turn back. */
+  readonly onUndo?: ((turnId: string) => void) | undefined;
+  /** Goes on with a turn that was interrupted. */
+  readonly onContinue?: (() => void) | undefined;
+}
+
+interface EntryProps extends TurnActions {
+  readonly item: Item;
+  readonly turn: Turn | undefined;
+  /** Where the agent works. */
+  readonly folder: string;
+}
+
+/** One item of a conversation. */
+export const Entry = memo(function Entry({ item, turn, folder, ...actions }: EntryProps) {
+  switch (item.kind) {
+    case 'start':
+      return turn === undefined ? null : (
+        <div className="prompt">
+          <pre>{visible(turn.prompt)}</pre>
+          {turn.attachments.length === 0 ? null : (
+            <p className="quiet">With {turn.attachments.map(({ name }) => visible(name)).join(', ')}</p>
+          )}
+        </div>
+      );
+    case 'text':
+      return <Markdown text={item.text} />;
+    case 'thinking':
+      return (
+        <details className="thinking">
+          <summary>Thought for {spanText(item.until - item.at)}</summary>
+          <Markdown text={item.text} />
+        </details>
+      );
+    case 'tool':
+      return <Call call={item.call} folder={folder} />;
+    case 'note':
+      return <p className={`note ${item.tone}`}>{visible(item.text)}</p>;
+    case 'end':
+      return <TurnEnd item={item} turn={turn} {...actions} />;
+  }
+});
+
+interface TurnEndProps extends TurnActions, Pick<EntryProps, 'turn'> {
+  readonly item: Extract<Item, { kind: 'end' }>;
+}
+
+function TurnEnd({ item, turn, onFork, onUndo, onContinue }: TurnEndProps) {
+  const tokens = turn?.usage?.totalTokens;
+  const facts = [
+    item.status,
+    turn?.endedAt == null ? undefined : spanText(turn.endedAt - turn.createdAt),
+    tokens === undefined ? undefined : `${countText(tokens)} tokens`,
+    turn?.costUsd == null ? undefined : moneyText(turn.costUsd),
+  ].filter(Boolean);
+  return (
+    <div className={`turn-end ${item.status}`}>
+      <hr />
+      {item.status === 'completed' ? null : (
+        <p className="failed">
+          {visible(turn?.error || item.message)} {turn?.code === undefined || turn.code === '' ? '' : `(${turn.code})`}
+        </p>
+      )}
+      {onContinue === undefined || turn?.code !== 'TURN_INTERRUPTED' ? null : (
+        <p>
+          <button type="button" title="Sends the agent a message to go on" onClick={onContinue}>
+            Continue
+          </button>
+        </p>
+      )}
+      <p className="quiet">
+        {facts.join(' · ')}
+        {onFork === undefined ? null : (
+          <button
+            type="button"
+            className="plain"
+            title="Copies the conversation up to here into a new session"
+            onClick={() => onFork(item.turnId)}
+          >
+            Fork from here
+          </button>
+        )}
+        {onUndo === undefined ? null : (
+          <button
+            type="button"
+            className="plain"
+            title="Puts the files that this turn has changed back"
+            onClick={() => onUndo(item.turnId)}
+          >
+            Undo this turn …
+          </button>
+        )}
+      </p>
+    </div>
+  );
+}
+
+const DONE: Readonly<Record<ToolCall['status'], string>> = {
+  pending: 'waits',
+  in_progress: 'runs',
+  completed: 'done',
+  failed: 'failed',
+};
+
+function Call({ call, folder }: { readonly call: ToolCall; readonly folder: string }) {
+  const { title, status, toolKind, changes = [], output, exitCode, durationMs } = call;
+  const text = outputText(output);
+  return (
+    <div className={`call ${status}`}>
+      <details>
+        <summary>
+          <span className={`dot ${status}`} role="img" aria-label={DONE[status]} />
+          <code>{visible(title)}</code> <span className="quiet">{toolKind}</span>
+          {durationMs === undefined ? null : <span className="quiet"> {spanText(durationMs)}</span>}
+          {exitCode === undefined || exitCode === 0 ? null : <span className="failed"> exit {exitCode}</span>}
+        </summary>
+        {text === '' ? null : <TerminalText text={text} />}
+        {changes.length > 0 || text !== '' ? null : <pre className="terminal">{inputText(call.input)}</pre>}
+      </details>
+      {changes.map((change) => (
+        <DiffView key={change.path} change={change} folder={folder} />
+      ))}
+    </div>
+  );
+}
+
+/** Agents give output as text, as blocks with text, or as any JSON. */
+export function outputText(output: unknown): string {
+  if (output === undefined || output === null) return '';
+  if (typeof output === 'string') return output;
+  if (Array.isArray(output)) return output.map(outputText).filter(Boolean).join('\n');
+  if (typeof output === 'object') {
+    const { text, content, output: inner } = output as Record<string, unknown>;
+    if (typeof text === 'string') return text;
+    if (content !== undefined) return outputText(content);
+    if (inner !== undefined) return outputText(inner);
+  }
+  return JSON.stringify(output, undefined, 2);
+}
+
+const MAX_INPUT = 4000;
+
+function inputText(input: unknown): string {
+  if (input === undefined) return 'No output.';
+  return visible((typeof input === 'string' ? input : JSON.stringify(input, undefined, 2)).slice(0, MAX_INPUT));
+}
+
+/** What `c` copies of an item. */
+export function copyText(item: Item, turn: Turn | undefined): string {
+  if (item.kind === 'start') return turn?.prompt ?? '';
+  if (item.kind === 'end') return turn?.output ?? item.message;
+  if (item.kind === 'tool') return [item.call.title, outputText(item.call.output)].filter(Boolean).join('\n');
+  return item.text;
+}

@@ -1,0 +1,135 @@
+import { useQuery } from '@tanstack/react-query';
+import { useEffect, useId, useMemo, useRef, useState } from 'react';
+import { useLocation } from 'wouter';
+import { listSessions, sessionAddress } from '../data/bridge.ts';
+import { Dialog } from '../parts/parts.tsx';
+import { shortPath, visible } from '../parts/text.ts';
+import { type Action, keysText, SHORTCUTS } from './shortcuts.ts';
+
+/** One line of the palette. */
+interface Choice {
+  readonly id: string;
+  readonly group: 'Screen' | 'Session' | 'Action';
+  readonly label: string;
+  readonly hint: string;
+  run(): void;
+}
+
+interface PaletteProps {
+  readonly screens: readonly { readonly path: string; readonly label: string; readonly keys: string }[];
+  /** What can be done on the page behind the palette. */
+  readonly actions: readonly Action[];
+  /** The owner of the person's own sessions. */
+  readonly own: string;
+  readonly onClose: () => void;
+}
+
+/** So many sessions are offered: the newest, or the newest with the text in their titles. */
+const SESSIONS = 8;
+/** Not offered: they would only open or close the palette itself, or move in it. */
+const LEFT_OUT: ReadonlySet<string> = new Set([SHORTCUTS.palette.keys, SHORTCUTS.close.keys]);
+
+/** Goes to a screen or a session, or does what a key does, by a few letters of its name. */
+export default function Palette({ screens, actions, own, onClose }: PaletteProps) {
+  const [, go] = useLocation();
+  const id = useId();
+  const [text, setText] = useState('');
+  const [chosen, setChosen] = useState(0);
+  const search = text.trim();
+  const sessions = useQuery({
+    queryKey: ['sessions', 'palette', search],
+    queryFn: () => listSessions({ limit: SESSIONS, ...(search !== '' && { search }) }),
+    placeholderData: (before) => before,
+  });
+  const choices = useMemo(() => {
+    const ofScreens = screens.map(({ path, label, keys }) => ({
+      ...{ id: path, group: 'Screen' as const, label, hint: keysText(keys) },
+      run: () => go(path),
+    }));
+    const ofActions = actions
+      .filter(({ keys, what }) => !LEFT_OUT.has(keys) && !screens.some(({ label }) => label === what))
+      .map(({ keys, what, run }) => ({ id: keys, group: 'Action' as const, label: what, hint: keysText(keys), run }));
+    // The server looks for the text in titles and ids. Until it has, those of the last search that fit are offered.
+    const known = (sessions.data?.sessions ?? []).filter(
+      ({ title, sessionId }) =>
+        !sessions.isPlaceholderData || `${title} ${sessionId}`.toLowerCase().includes(search.toLowerCase()),
+    );
+    const ofSessions = known.map((session) => ({
+      id: `${session.owner}/${session.sessionId}`,
+      group: 'Session' as const,
+      label: visible(session.title),
+      hint: `${session.state.replace('_', ' ')} · ${visible(shortPath(session.folder))}`,
+      run: () => go(sessionAddress(session, own)),
+    }));
+    const fitting = (all: readonly Choice[]) => all.filter(({ label }) => fits(label, search));
+    return [...fitting(ofScreens), ...ofSessions, ...fitting(ofActions)];
+  }, [screens, actions, sessions.data, sessions.isPlaceholderData, search, own, go]);
+  const current = Math.min(chosen, choices.length - 1);
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    list.current?.children[current]?.scrollIntoView({ block: 'nearest' });
+  }, [current]);
+  function take(choice: Choice | undefined): void {
+    if (choice === undefined) return;
+    onClose();
+    // When the dialog is gone, so that an action can move the focus.
+    setTimeout(() => choice.run(), 0);
+  }
+  return (
+    <Dialog title="Go to" onClose={onClose}>
+      <div className="palette">
+        <input
+          role="combobox"
+          aria-label="Screen, session or action"
+          aria-expanded="true"
+          aria-controls={`${id}-list`}
+          aria-activedescendant={choices[current] === undefined ? undefined : `${id}-${current}`}
+          autoComplete="off"
+          spellCheck={false}
+          autoFocus
+          placeholder="Screen, session or action"
+          value={text}
+          onChange={({ target }) => {
+            setText(target.value);
+            setChosen(0);
+          }}
+          onKeyDown={(event) => {
+            const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+            if (step !== undefined) {
+              event.preventDefault();
+              setChosen((current + step + choices.length) % Math.max(1, choices.length));
+            } else if (event.key === 'Enter') {
+              event.preventDefault();
+              take(choices[current]);
+            }
+          }}
+        />
+        <div role="listbox" ref={list} id={`${id}-list`} aria-label="Found">
+          {choices.map((choice, index) => (
+            // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are those of the input above
+            <div
+              key={`${choice.group} ${choice.id}`}
+              id={`${id}-${index}`}
+              role="option"
+              tabIndex={-1}
+              aria-selected={index === current}
+              onClick={() => take(choice)}
+            >
+              <small>{choice.group}</small> <span>{choice.label}</span> <small>{choice.hint}</small>
+            </div>
+          ))}
+        </div>
+        {choices.length === 0 && !sessions.isFetching ? <p className="quiet">Nothing has this name.</p> : null}
+      </div>
+    </Dialog>
+  );
+}
+
+/** Whether every word of the search begins a word of the label. */
+export function fits(label: string, search: string): boolean {
+  const words = label.toLowerCase().split(/\s+/);
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((part) => part === '' || words.some((word) => word.startsWith(part)));
+}

@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
+import { openPage } from './open-page.ts';
+
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+
+/** A program with the scripted agent, and an empty folder for it to work in. */
+async function startScripted(scope: Scope, args: readonly string[] = []) {
+  const folder = join(await temporaryFolder(scope), 'work');
+  await mkdir(folder);
+  const config = join(folder, '..', 'trestle.yaml');
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT, ...args] }];
+  await writeFile(config, JSON.stringify({ agents: { catalog: ['scripted'], default: 'scripted', custom } }));
+  const program = await startProgram(scope, { args: ['--config', config] });
+  return { program, folder, config };
+}
+
+async function openSession(scope: Scope, url: string, folder: string, prompt: string) {
+  const opened = await openPage(scope, `${url}/console/new?folder=${encodeURIComponent(folder)}`);
+  const { page } = opened;
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.getByLabel('What should be done?').fill(prompt);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+  return { ...opened, log: page.getByRole('log'), side: page.getByRole('complementary') };
+}
+
+async function send(page: Page, text: string, turns: number): Promise<void> {
+  await page.getByLabel('Message').fill(text);
+  await page.getByRole('button', { name: 'Send' }).click();
+  await until(`${turns} turns to end`, async () => (await page.locator('.turn-end').count()) === turns);
+}
+
+test('the changes of a session: of all turns or the last, commented on, copied as a patch, and undone', async (t) => {
+  const { program, folder } = await startScripted(t);
+  await writeFile(join(folder, 'kept.txt'), 'kept\n');
+  const { page, problems, log, side } = await openSession(t, program.url, folder, 'edit first.txt one');
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await side.getByRole('tab', { name: 'Changes 1' }).waitFor();
+  await send(page, 'sh printf "two\\n" > second.txt', 2);
+  // What a command has changed is listed too, although no agent has reported it.
+  await side.getByRole('tab', { name: 'Changes 2' }).waitFor();
+  await side.getByLabel('Changes of').selectOption('Last turn');
+  await side.getByRole('tab', { name: 'Changes 1' }).waitFor();
+  await side.getByText('second.txt').waitFor();
+  assert.equal(await side.getByText('first.txt').count(), 0);
+
+  await side.getByRole('button', { name: 'Comment on line 1' }).click();
+  assert.equal(await page.getByLabel('Message').inputValue(), 'second.txt:1\n> two\n\n');
+  await page.keyboard.type('why?');
+  assert.match(await page.getByLabel('Message').inputValue(), /why\?$/, 'the cursor is behind the quote');
+  await page.getByLabel('Message').fill('');
+  await side.getByRole('button', { name: 'Copy patch' }).click();
+  await side.getByRole('button', { name: 'Copied' }).waitFor();
+  const patch = await page.evaluate(() => navigator.clipboard.readText());
+  assert.match(patch, /^\+two$/m);
+  assert.doesNotMatch(patch, /first\.txt/);
+  await side.getByRole('button', { name: 'Wrap lines' }).click();
+  const wraps = () =>
+    side
+      .locator('.diff pre')
+      .first()
+      .evaluate((one) => getComputedStyle(one).whiteSpace);
+  assert.equal(await wraps(), 'pre-wrap');
+
+  assert.equal(
+    await log.getByRole('button', { name: 'Undo this turn' }).count(),
+    1,
+    'only the last turn can be undone',
+  );
+  await writeFile(join(folder, 'second.txt'), 'changed by hand\n');
+  await log.getByRole('button', { name: 'Undo this turn' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Undo this turn?' });
+  await dialog.getByText('second.txt').waitFor();
+  await dialog.getByRole('button', { name: 'Undo it' }).click();
+  await dialog.getByText('files_changed').waitFor();
+  assert.equal(readFileSync(join(folder, 'second.txt'), 'utf8'), 'changed by hand\n', 'nothing was undone');
+  await writeFile(join(folder, 'second.txt'), 'two\n');
+  await dialog.getByRole('button', { name: 'Undo it' }).click();
+  await page.getByText('1 file is as before the turn').waitFor();
+  assert.equal(existsSync(join(folder, 'second.txt')), false);
+  assert.equal(readFileSync(join(folder, 'first.txt'), 'utf8'), 'one\n');
+  await side.getByText('No file was changed.').waitFor();
+  await log.getByRole('button', { name: 'Undo this turn' }).waitFor({ state: 'detached' });
+
+  await side.getByRole('tab', { name: 'Events' }).click();
+  await side.getByLabel('Kind of updates').selectOption('tool_call');
+  await side.locator('.event summary').first().click();
+  await side.getByText('"toolKind": "edit"').waitFor();
+  assert.deepEqual(
+    problems.filter((problem) => !problem.includes('409')),
+    [],
+  );
+});
+
+test('a session in a worktree of its own leaves the checkout alone until it is merged', async (t) => {
+  const { program, folder } = await startScripted(t);
+  const git = (...args: string[]) => execFileSync('git', ['-C', folder, ...args], { encoding: 'utf8' });
+  git('init', '-q');
+  git('config', 'user.name', 'Ada');
+  git('config', 'user.email', 'ada@example.com');
+  git('commit', '-q', '--allow-empty', '-m', 'first');
+  const { page, problems } = await openPage(t, `${program.url}/console/new?folder=${encodeURIComponent(folder)}`);
+  await page.getByLabel('In a worktree of its own').check();
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.getByLabel('What should be done?').fill('edit made.txt apart');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByRole('log').getByText('edited').waitFor();
+  await page.locator('.turn-end').waitFor();
+  assert.equal(existsSync(join(folder, 'made.txt')), false);
+  const menu = page.locator('.session-bar').getByLabel('More', { exact: true });
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  await menu.click();
+  await page.getByRole('button', { name: 'Merge …' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Merge', exact: true }).click();
+  await page.getByText(/^Merged into \S+ as [0-9a-f]{10}: 1 files? changed/).waitFor();
+  assert.equal(readFileSync(join(folder, 'made.txt'), 'utf8'), 'apart\n');
+  assert.equal(git('log', '--oneline').trim().split('\n').length, 2);
+  assert.deepEqual(problems, []);
+});
+
+test('keys move through a conversation; a message is called back; files go with it by button, paste and drop', async (t) => {
+  const { program, folder } = await startScripted(t, ['--context', '--image']);
+  const { page, problems, log } = await openSession(t, program.url, folder, 'edit first.txt one');
+  await page.locator('.turn-end').waitFor();
+  await send(page, 'say second', 2);
+  await log.focus();
+  const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '');
+  await page.keyboard.press('[');
+  await until('the second turn', async () => (await focused()).includes('say second'));
+  await page.keyboard.press('[');
+  await until('the first turn', async () => (await focused()).includes('edit first.txt one'));
+  await page.keyboard.press('e');
+  await until('the change', async () => (await focused()).includes('Edit first.txt'));
+  await page.keyboard.press('j');
+  await until('the text after it', async () => (await focused()) === 'edited');
+  await page.keyboard.press('k');
+  await until('the change again', async () => (await focused()).includes('Edit first.txt'));
+  await page.keyboard.press('m');
+
+  const field = page.getByLabel('Message');
+  assert.equal(await field.evaluate((one) => one === document.activeElement), true);
+  await page.keyboard.press('ArrowUp');
+  assert.equal(await field.inputValue(), 'say second');
+  await page.keyboard.press('ArrowUp');
+  assert.equal(await field.inputValue(), 'edit first.txt one');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  assert.equal(await field.inputValue(), '');
+
+  await field.fill('blocks');
+  await page
+    .getByLabel('Attach')
+    .setInputFiles({ name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('by button') });
+  const files = page.getByRole('list', { name: 'Files of this message' }).getByRole('listitem');
+  await files.getByText('notes.txt').waitFor();
+  // As a browser does with a picture in the clipboard, and with a file that is dropped.
+  await page.evaluate(() => {
+    const give = (type: string, member: string, file: File) => {
+      const data = new DataTransfer();
+      data.items.add(file);
+      const event =
+        type === 'paste'
+          ? new ClipboardEvent(type, { clipboardData: data, bubbles: true })
+          : new DragEvent(type, { dataTransfer: data, bubbles: true });
+      document.querySelector(member)?.dispatchEvent(event);
+    };
+    const bytes = Uint8Array.fromBase64(
+      'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+    );
+    give('paste', '.composer textarea', new File([bytes], 'dot.png', { type: 'image/png' }));
+    give('drop', '.composer', new File(['dropped'], 'dropped.txt', { type: 'text/plain' }));
+  });
+  await until('three files', async () => (await files.count()) === 3);
+  assert.equal(await files.locator('img[src^="blob:"]').count(), 1, 'the picture is shown');
+  await page.getByRole('button', { name: 'Remove dropped.txt' }).click();
+  await until('two files', async () => (await files.count()) === 2);
+  await page.getByRole('button', { name: 'Send' }).click();
+  await log.getByText('by button').waitFor();
+  await log.getByText('image/png').waitFor();
+  await log.getByText(/With notes\.txt, dot\.png|With dot\.png, notes\.txt/).waitFor();
+  assert.equal(await log.getByText('dropped').count(), 0);
+  assert.equal(await files.count(), 0);
+  assert.deepEqual(problems, []);
+});
+
+test('a turn that the end of the server has interrupted is continued by a button', async (t) => {
+  const { program, folder, config } = await startScripted(t, ['--state', await temporaryFolder(t)]);
+  const { page, log } = await openSession(t, program.url, folder, 'wait');
+  await log.getByText('waiting').waitFor();
+  await program.stop('SIGKILL');
+  const { host } = new URL(program.url);
+  await startProgram(t, { dataDirectory: program.dataDirectory, args: ['--config', config, '--listen', host] });
+  await log.getByText('TURN_INTERRUPTED').waitFor();
+  await log.getByRole('button', { name: 'Continue' }).click();
+  await log.locator('.prompt', { hasText: 'You were interrupted. Continue' }).waitFor();
+  await until('the second turn to end', async () => (await page.locator('.turn-end').count()) === 2);
+  assert.equal(await log.getByRole('button', { name: 'Continue' }).count(), 0, 'it was continued');
+});
