@@ -14,6 +14,8 @@ type LoadSettings = () => Promise<{
   readonly settings: Settings;
   /** As configured, before anything was narrowed. */
   readonly whole: Settings;
+  /** Where each setting comes from, by path. */
+  readonly sources: Readonly<Record<string, string>>;
   readonly file: string | undefined;
   readonly warnings: readonly string[];
 }>;
@@ -33,10 +35,10 @@ export async function serve(
   restriction?: Restriction,
 ): Promise<void> {
   const load: LoadSettings = async () => {
-    const { settings: whole, file, warnings } = await loadSettings(options, context);
-    return { settings: restriction?.narrow(whole) ?? whole, whole, file, warnings };
+    const { settings: whole, ...loaded } = await loadSettings(options, context);
+    return { ...loaded, settings: restriction?.narrow(whole) ?? whole, whole };
   };
-  const { settings, whole, file, warnings } = await load();
+  const { settings, whole, sources, file, warnings } = await load();
   const secrets = { values: secretValues(settingsDeclaration.schema, settings) };
   const { level } = settings.log;
   const format = logFormat(settings);
@@ -54,6 +56,7 @@ export async function serve(
   const requestLines = format === 'json' && (level === 'info' || level === 'debug') ? output : undefined;
   const system = await startSystem({
     settings,
+    sources,
     services,
     environment,
     homeDirectory,
@@ -123,10 +126,10 @@ async function reload(
   secrets: { values: readonly string[] },
 ): Promise<void> {
   try {
-    const { settings } = await load();
+    const { settings, sources } = await load();
     // The old ones stay on the list: a line about what was replaced must not show it.
     secrets.values = [...new Set([...secrets.values, ...secretValues(settingsDeclaration.schema, settings)])];
-    const { reloadable, restart } = system.reload(settings);
+    const { reloadable, restart } = system.reload(settings, sources);
     logger.info({ changed: reloadable }, 'configuration read again');
     if (restart.length > 0) logger.warn({ changed: restart }, 'these changes count after a restart');
   } catch (error) {

@@ -25,10 +25,12 @@ import {
   settingsDeclaration,
 } from './settings.ts';
 import { openStores, type Stores } from './stores.ts';
-import { startSystemStatus } from './system-status.ts';
+import { type SettingsInForce, startSystemStatus } from './system-status.ts';
 
 interface SystemOptions {
   readonly settings: Settings;
+  /** Where each setting comes from, by path. */
+  readonly sources?: SettingsInForce['sources'];
   /** The services to run; with one of them, its own default port is taken. */
   readonly services: readonly ServiceName[];
   readonly environment: Environment;
@@ -48,7 +50,7 @@ export interface System {
   /** Resolves when the agents were checked for the first time, or soon after when some take long. */
   agentsKnown(): Promise<void>;
   /** Takes over what may change while running; answers with the paths of what changed and of what needs a restart. */
-  reload(next: Settings): ChangedSettings;
+  reload(next: Settings, sources?: SettingsInForce['sources']): ChangedSettings;
   /** Refuses new work, lets what is under way finish, then closes everything. */
   stop(): Promise<void>;
 }
@@ -64,7 +66,7 @@ const BUFFER_POOL_BYTES = 8 * 1024;
 
 export async function startSystem(options: SystemOptions): Promise<System> {
   const { services: names, environment, homeDirectory, logger } = options;
-  let { settings } = options;
+  let { settings, sources = {} } = options;
   const clock = systemClock;
   Buffer.poolSize = BUFFER_POOL_BYTES;
   refuseSecondIssuer(settings, names);
@@ -139,6 +141,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
             const { diagnose } = await import('./doctor/diagnose.ts');
             return diagnose({ settings, environment, homeDirectory, clock });
           },
+          inForce: () => ({ settings, started: options.settings, sources }),
           onError: (error) => logger.warn({ err: error }, 'the figures of the system were not taken'),
         });
   if (status !== undefined) opened.defer(() => status.stop());
@@ -207,7 +210,8 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     async agentsKnown() {
       await withinTime(clock, AGENTS_WAIT_MS, Promise.resolve(bridge?.probed), () => undefined);
     },
-    reload(next) {
+    reload(next, nextSources = sources) {
+      sources = nextSources;
       const changes = changedSettings(settingsDeclaration.schema, settings, next);
       settings = next;
       for (const service of running) service.reload(next);

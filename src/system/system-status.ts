@@ -2,9 +2,11 @@ import { performance } from 'node:perf_hooks';
 import { Type } from 'typebox';
 import type { Bridge } from '../bridge/create-bridge.ts';
 import { type Clock, type Repeated, repeat } from '../platform/clock/clock.ts';
+import { changedSettings, isWithin, maskSettings, settingEntries } from '../platform/config/setting-declaration.ts';
 import type { HttpTotals } from '../platform/http/http-metrics.ts';
 import { defineRoute, type Route } from '../platform/http/surface.ts';
 import type { Finding } from './doctor/findings.ts';
+import { type Settings, settingsDeclaration } from './settings.ts';
 
 /** What operators see of the running program: the doctor's findings, the instances, and an hour of figures. */
 
@@ -74,6 +76,31 @@ const Instances = Type.Object(
   { $id: 'SystemInstances' },
 );
 
+const InForce = Type.Object(
+  {
+    settings: Type.Array(
+      Type.Object({
+        path: Type.String(),
+        value: Type.String({ description: 'As trestle.yaml would have it, in JSON; secrets are masked.' }),
+        source: Type.String({ description: '`default`, `trestle.yaml:12`, `env NAME` or `flag --name`.' }),
+        reloaded: Type.Boolean({ description: 'Whether SIGHUP changes it. False: only a restart does.' }),
+        pending: Type.Boolean({ description: 'The configuration was read again: this value counts after a restart.' }),
+        description: Type.String(),
+      }),
+    ),
+  },
+  { $id: 'SystemSettings' },
+);
+
+/** The settings that the program runs with, and where each value comes from. */
+export interface SettingsInForce {
+  readonly settings: Settings;
+  /** Those that the program has started with. */
+  readonly started: Settings;
+  /** By path, as the configuration was loaded. */
+  readonly sources: Readonly<Record<string, string>>;
+}
+
 export interface SystemStatusOptions {
   readonly clock: Clock;
   readonly bridge: Pick<Bridge, 'forOperators' | 'instances'>;
@@ -81,6 +108,7 @@ export interface SystemStatusOptions {
   /** Writes that wait for the databases. */
   queued(): number;
   diagnose(): Promise<readonly Finding[]>;
+  inForce(): SettingsInForce;
   onError(error: unknown): void;
 }
 
@@ -146,8 +174,32 @@ export function startSystemStatus(options: SystemStatusOptions): SystemStatus {
           })),
         }),
       ),
+      defineRoute(
+        'GET /api/system/settings',
+        bridge.forOperators,
+        { summary: 'The settings in force and where each comes from, for operators.', response: { 200: InForce } },
+        async () => ({ settings: listSettings(options.inForce()) }),
+      ),
     ],
   };
+}
+
+function listSettings({ settings, started, sources }: SettingsInForce) {
+  const { restart } = changedSettings(settingsDeclaration.schema, started, settings);
+  const masked = maskSettings(settingsDeclaration.schema, settings);
+  const entries = settingEntries(settingsDeclaration.schema);
+  return entries.map(({ path, setting: { reload, description } }) => {
+    const value = path.split('.').reduce<unknown>((found, key) => (found as Record<string, unknown>)[key], masked);
+    const source = sources[path] ?? 'default';
+    return {
+      path,
+      value: JSON.stringify(value ?? null),
+      source,
+      reloaded: reload,
+      pending: restart.some((one) => isWithin(one, path)),
+      description,
+    };
+  });
 }
 
 type SeriesOptions = Pick<SystemStatusOptions, 'clock' | 'totals' | 'queued' | 'onError'>;

@@ -123,6 +123,7 @@ export const ROUTES = [
   '/api/system/doctor GET',
   '/api/system/instances GET',
   '/api/system/series GET',
+  '/api/system/settings GET',
   '/artifacts/{path} GET',
   '/chat/completions POST',
   '/completions POST',

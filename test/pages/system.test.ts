@@ -5,8 +5,8 @@ import { timeLimit } from '../kit/time.ts';
 import { logIn, openAsAda, PASSWORD } from './logged-in.ts';
 import { openPage } from './open-page.ts';
 
-test('the system is shown: its last hour, what the doctor finds, and its instances', async (t) => {
-  const program = await startProgram(t);
+test('the system is shown: its last hour, what the doctor finds, its instances and its settings', async (t) => {
+  const program = await startProgram(t, { environment: { TRESTLE_METRICS_TOKEN: 'a-token-for-metrics-0123456789' } });
   const { page, problems } = await openPage(t, `${program.url}/console`);
   await page.getByRole('link', { name: 'System' }).click();
   const hour = page.getByRole('region', { name: 'The last hour' });
@@ -16,6 +16,11 @@ test('the system is shown: its last hour, what the doctor finds, and its instanc
   await health.getByText(/\d+ fine; checked/).waitFor({ timeout: timeLimit(40_000) });
   await health.getByText(`data directory ${program.dataDirectory}`, { exact: true }).waitFor();
   await page.getByRole('region', { name: 'Instances' }).getByText('(this one)').waitFor();
+  const settings = page.getByRole('region', { name: 'Settings' });
+  await settings.getByText('env TRESTLE_METRICS_TOKEN').waitFor();
+  assert.equal((await settings.textContent())?.includes('a-token-for-metrics'), false, 'a secret is masked');
+  await settings.getByLabel('Search settings').fill('console.enabled');
+  await settings.getByText('needs a restart').waitFor();
   await page.getByRole('button', { name: 'Check again' }).click();
   await health.getByText(/\d+ fine; checked/).waitFor();
   await page.setViewportSize({ width: 390, height: 844 });

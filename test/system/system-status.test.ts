@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import type { Finding } from '../../src/system/doctor/findings.ts';
+import { settingsDeclaration } from '../../src/system/settings.ts';
 import { startSystemStatus } from '../../src/system/system-status.ts';
 import { createFakeClock } from '../kit/fake-clock.ts';
 
@@ -10,6 +12,18 @@ const STEP_MS = 10_000;
 interface Series {
   readonly to: string;
   readonly series: Readonly<Record<string, readonly number[]>>;
+}
+
+/** Settings that differ in one that is reloaded and one that needs a restart. */
+function settingsOf(which: 'first' | 'second') {
+  const given = {
+    TRESTLE_METRICS_TOKEN: `token-of-the-${which}-reading`,
+    TRESTLE_CONSOLE_ENABLED: String(which === 'first'),
+  };
+  return resolveSettings({
+    ...{ declaration: settingsDeclaration, environment: given, flags: {} },
+    ...{ homeDirectory: '/home/ada', workingDirectory: '/tmp' },
+  }).settings;
 }
 
 function start(diagnose: () => Promise<readonly Finding[]> = async () => []) {
@@ -28,6 +42,11 @@ function start(diagnose: () => Promise<readonly Finding[]> = async () => []) {
     totals: metrics.totals,
     queued: () => 7,
     diagnose,
+    inForce: () => ({
+      settings: settingsOf('second'),
+      started: settingsOf('first'),
+      sources: { metrics_token: 'env M' },
+    }),
     onError: (error) => assert.fail(String(error)),
   });
   const read = async <Value>(name: string): Promise<Value> => {
@@ -75,5 +94,19 @@ test('the doctor runs once for all who ask within 30 seconds; a run that failed 
   assert.deepEqual((await read<{ findings: Finding[] }>('doctor')).findings[0]?.text, 'run 3');
   const [instance] = (await read<{ instances: { heartbeatAt: string; isThis: boolean }[] }>('instances')).instances;
   assert.deepEqual([instance?.heartbeatAt, instance?.isThis], ['1970-01-01T00:00:01.000Z', true]);
+  await status.stop();
+});
+
+test('settings are listed with their sources and without secrets; one that counts only after a restart is marked', async () => {
+  const { status, read } = start();
+  const { settings } = await read<{ settings: { path: string; value: string; pending: boolean; source: string }[] }>(
+    'settings',
+  );
+  const find = (path: string) => settings.find((one) => one.path === path);
+  assert.equal(JSON.stringify(settings).includes('token-of-the'), false);
+  assert.equal(find('metrics_token')?.source, 'env M');
+  assert.deepEqual([find('console.enabled')?.value, find('console.enabled')?.pending], ['false', true]);
+  assert.equal(find('listen')?.pending, false);
+  assert.ok(settings.length > 100, `${settings.length} settings`);
   await status.stop();
 });

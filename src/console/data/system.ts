@@ -31,6 +31,18 @@ export interface SystemInstances {
   }[];
 }
 
+export interface SystemSettings {
+  readonly settings: readonly {
+    readonly path: string;
+    readonly value: string;
+    readonly source: string;
+    readonly reloaded: boolean;
+    readonly pending: boolean;
+    readonly description: string;
+  }[];
+}
+
 export const readSeries = () => request<SystemSeries>('GET', '/api/system/series');
 export const readFindings = () => request<SystemFindings>('GET', '/api/system/doctor');
 export const readInstances = () => request<SystemInstances>('GET', '/api/system/instances');
+export const readSettings = () => request<SystemSettings>('GET', '/api/system/settings');

@@ -196,6 +196,7 @@ const EXPECTED: Readonly<Record<string, Row>> = {
   'GET /api/system/doctor': PAGE_FOR_ALL,
   'GET /api/system/instances': PAGE_FOR_ALL,
   'GET /api/system/series': PAGE_FOR_ALL,
+  'GET /api/system/settings': PAGE_FOR_ALL,
   'GET /api/bridge/nodes': PAGE_FOR_ALL,
   'GET /api/bridge/nodes/explain': PAGE_FOR_ALL,
   ...Object.fromEntries(

@@ -1,11 +1,14 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
 import {
   readFindings,
   readInstances,
   readSeries,
+  readSettings,
   type SystemFindings,
   type SystemInstances,
   type SystemSeries,
+  type SystemSettings,
 } from '../../data/system.ts';
 import { LineChart } from '../../parts/chart.tsx';
 import { ErrorBox, Part, Since } from '../../parts/parts.tsx';
@@ -31,6 +34,7 @@ export default function System() {
     queryFn: readInstances,
     refetchInterval: INSTANCES_MS,
   });
+  const settings = useQuery({ queryKey: ['system', 'settings'], queryFn: readSettings });
   return (
     <>
       <header className="bar">
@@ -42,13 +46,16 @@ export default function System() {
           {findings.isFetching ? 'Checks …' : 'Check again'}
         </button>
       </header>
-      <ErrorBox error={series.error ?? findings.error ?? instances.error} />
+      <ErrorBox error={series.error ?? findings.error ?? instances.error ?? settings.error} />
       <div className="page system">
         <Part title="The last hour">{series.data === undefined ? <Wait /> : <LastHour data={series.data} />}</Part>
         <Part title="Health" text="What trestle doctor finds on this machine.">
           {findings.data === undefined ? <Wait /> : <Health data={findings.data} />}
         </Part>
         <Part title="Instances">{instances.data === undefined ? <Wait /> : <Instances data={instances.data} />}</Part>
+        <Part title="Settings" text="In force now, with secrets masked, and where each one comes from.">
+          {settings.data === undefined ? <Wait /> : <SettingList data={settings.data} />}
+        </Part>
       </div>
     </>
   );
@@ -146,5 +153,48 @@ function Instances({ data: { instances } }: { readonly data: SystemInstances }) 
         </li>
       ))}
     </ul>
+  );
+}
+
+/** Only what somebody has set, until all are wanted or one is searched for. */
+function SettingList({ data: { settings } }: { readonly data: SystemSettings }) {
+  const [search, setSearch] = useState('');
+  const [showsAll, setShowsAll] = useState(false);
+  const wanted = search.toLowerCase();
+  const found = settings.filter(({ path, source }) =>
+    wanted === '' ? showsAll || source !== 'default' : path.toLowerCase().includes(wanted),
+  );
+  return (
+    <>
+      <input
+        type="search"
+        aria-label="Search settings"
+        placeholder="Search"
+        maxLength={200}
+        value={search}
+        onChange={({ target }) => setSearch(target.value)}
+      />
+      {found.length === 0 ? (
+        <p className="quiet">{wanted === '' ? 'Everything has its default.' : 'No setting matches.'}</p>
+      ) : null}
+      <ul className="rows">
+        {found.map(({ path, value, source, reloaded, pending, description }) => (
+          <li key={path}>
+            <div title={description}>
+              <code>{path}</code> <code className="quiet">{visible(value)}</code>
+            </div>
+            <span className="quiet">
+              {visible(source)}
+              {pending ? ' · counts after a restart' : reloaded ? ' · changed by SIGHUP' : ' · needs a restart'}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {wanted === '' ? (
+        <button type="button" aria-pressed={showsAll} onClick={() => setShowsAll(!showsAll)}>
+          {showsAll ? 'Only what is set' : `All ${settings.length} settings`}
+        </button>
+      ) : null}
+    </>
   );
 }
