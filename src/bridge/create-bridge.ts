@@ -35,7 +35,7 @@ import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
 import { createLiveRouting } from './routing/resolve-route.ts';
 import { createRpcOverHttp } from './rpc-over-http.ts';
 import { createRpcOverSocket } from './rpc-over-socket.ts';
-import { createSessions } from './sessions/create-sessions.ts';
+import { createSessions, type SessionsOptions } from './sessions/create-sessions.ts';
 import type { Retention } from './sessions/housekeeping.ts';
 import { createWithConfigured } from './sessions/mcp-servers.ts';
 import { createSessionCalls } from './sessions/session-calls.ts';
@@ -66,7 +66,7 @@ export interface Bridge extends Pick<BridgeAccess, 'forOperators'> {
   stop(): Promise<void>;
 }
 
-export interface BridgeOptions extends Runtime, WorkPlaces {
+export interface BridgeOptions extends Runtime, WorkPlaces, Pick<SessionsOptions, 'trace'> {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;

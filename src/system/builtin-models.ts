@@ -1,4 +1,4 @@
-import type { CompleteChat, CompletionChunk } from '../bridge/agents/builtin/complete-chat.ts';
+import type { CompleteChat, CompletionChunk, ModelCaller } from '../bridge/agents/builtin/complete-chat.ts';
 import { refuseUncharged } from '../bridge/principal.ts';
 import type { ChatRequest } from '../completions/contract/chat.ts';
 import type { Completions } from '../completions/create-completions.ts';
@@ -25,6 +25,11 @@ async function uncharged({ owner }: Payer): Promise<KeyHolder> {
   return INTERNAL;
 }
 
+/** A holder whose calls are part of the trace of the turn. */
+function traced(holder: KeyHolder, { trace }: ModelCaller): KeyHolder {
+  return trace?.context === undefined ? holder : { ...holder, trace: trace.context };
+}
+
 /** Lets the built-in agent use the completions service of this program. `runChat` is asked for at the first use. */
 export function createCompleteInProcess(
   runChat: () => RunChat,
@@ -34,7 +39,7 @@ export function createCompleteInProcess(
   const holderOf = completions?.holderOf ?? uncharged;
   return async function* complete(request, signal, payer): AsyncGenerator<CompletionChunk> {
     try {
-      const holder = await holderOf(payer);
+      const holder = traced(await holderOf(payer), payer);
       const call = { request: request as ChatRequest, holder, requestId: makeId('req_'), strict: false, signal };
       const answer = await runChat()(call);
       if (answer.kind !== 'stream') throw new Error('a stream was asked for');
@@ -63,7 +68,7 @@ export function createChargeElsewhere(
       const { model } = request;
       if (!completions.isPriced(BUILTIN_API, model)) refuseUncharged(payer.owner, unpriced(model));
       try {
-        const holder = await completions.holderOf(payer);
+        const holder = traced(await completions.holderOf(payer), payer);
         const chat = { holder, requestId: makeId('req_'), api: BUILTIN_API, request: request as ChatRequest, signal };
         yield* completions.meterChat(chat, (given) => complete(request, given, payer));
       } catch (error) {

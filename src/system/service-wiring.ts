@@ -6,6 +6,7 @@ import { createAgentFence, identityOf } from '../bridge/agents/agent-fence.ts';
 import { type AccessModels, createAgentLauncher, createFindProgram } from '../bridge/agents/agent-launcher.ts';
 import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
+import { createTurnTraces } from '../bridge/agents/turn-trace.ts';
 import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
 import { reachableAt } from '../bridge/instances/create-relay.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
@@ -32,6 +33,7 @@ import type { MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { createSecretBox, deriveKeys, type SecretBox, type SecretKeys } from '../platform/secrets/secret-keys.ts';
+import { createSpanExport } from '../platform/telemetry/spans.ts';
 import {
   createModelAccess,
   createModelGate,
@@ -186,10 +188,15 @@ async function startBridge(
     ...parts,
     serveOwn: createModelGate({ url: listeningAt, keyOf: completions?.temporaryKey, programs }),
   });
+  const { otlp_endpoint: endpoint } = settings.telemetry;
+  const onError = (error: unknown) => parts.logger.warn({ err: error }, 'spans not sent');
+  const scope = 'trestle.bridge';
+  const spans = endpoint === '' ? undefined : createSpanExport({ endpoint, scope, version: PROGRAM_VERSION, onError });
   const modelAccess = createModelAccess({ url: listeningAt, planned: urlOf(parts.address) }, completions, programs);
   const bridge = await wireBridge({
     ...parts,
     sandbox,
+    ...(spans !== undefined && { trace: createTurnTraces({ ...parts, spans }) }),
     database,
     onlyMethods,
     reachableAt: () => settings.cluster.address || reachableAt(listeningAt()),
@@ -216,6 +223,7 @@ async function startBridge(
       await bridge.stop();
       await sandbox?.stop();
       await ownEngine?.stop();
+      await spans?.stop();
     },
   };
 }

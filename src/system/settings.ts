@@ -125,7 +125,7 @@ const settingsSchema = setting.group('What all services share.', {
       default: '',
       env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
       description:
-        'OpenTelemetry collector (OTLP over HTTP) that receives a span for each model call. Empty: no spans.',
+        'OpenTelemetry collector (OTLP over HTTP) that receives a span for each turn, tool call and model call. Empty: no spans.',
     }),
   }),
   bridge: bridgeSettings,

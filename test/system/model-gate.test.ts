@@ -20,7 +20,12 @@ async function startGate(t: TestContext) {
   for (const server of [program, entrance]) t.after(() => server.close());
   const ended: string[] = [];
   const completions = {
-    keyForProgram: () => ({ key: 'key of the process', meter: () => () => 1, end: () => void ended.push('key') }),
+    keyForProgram: () => ({
+      key: 'key of the process',
+      meter: () => () => 1,
+      follow: () => undefined,
+      end: () => void ended.push('key'),
+    }),
   };
   const access = createModelAccess({ url: () => program.url, planned: '' }, completions, programs);
   /** The credential that a call arrives with. */

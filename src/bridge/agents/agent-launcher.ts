@@ -66,8 +66,8 @@ export interface AgentWork extends Payer {
 /** Starts an agent's program; without `work`, to look at it. Undefined: there is no such program on this machine. */
 export type LaunchAgent = (program: AgentProgram, work?: AgentWork) => Promise<AgentProcess | undefined>;
 
-/** A running program, and what its turns cost where it calls our models. */
-export type AgentProcess = RunningProcess & Pick<ModelAccess, 'meter'>;
+/** A running program, and where it calls our models, what its turns cost and which trace they are part of. */
+export type AgentProcess = RunningProcess & Pick<ModelAccess, 'meter' | 'follow'>;
 
 interface ConnectOptions {
   readonly protocol: 'acp' | 'codex';
@@ -140,7 +140,8 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
         { owner, member, agent, folder: place, isCallers, isReadOnly, script },
       );
       void running.exited.then(() => models?.end());
-      return models?.meter === undefined ? running : Object.assign(running, { meter: models.meter });
+      const { meter, follow } = models ?? {};
+      return Object.assign(running, { ...(meter && { meter }), ...(follow && { follow }) });
     } catch (error) {
       models?.end();
       throw error;

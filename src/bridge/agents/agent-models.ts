@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setting } from '../../platform/config/setting.ts';
+import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import { isOperators, isPersons } from '../principal.ts';
 
 /** A program as it is configured. */
@@ -21,6 +22,8 @@ export interface ModelAccess {
   readonly key: string;
   /** Begins a turn; the result ends it, and returns what its calls cost in USD. Undefined: it is not known, or nothing was called. */
   meter?(): () => number | undefined;
+  /** From now on, model calls of the program that name no trace are part of this one. */
+  follow?(trace: TraceContext | undefined): void;
   /** The program has ended: the key stops working. */
   end(): void;
 }

@@ -3,6 +3,7 @@ import { pause, unlessAborted, withinTime } from '../../platform/clock/clock.ts'
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import type { AgentLimits, AgentProcess, LaunchAgent } from './agent-launcher.ts';
 import type { AgentProgram, ModelAccess } from './agent-models.ts';
@@ -20,8 +21,8 @@ export interface KeptProcess {
   isBroken(): boolean;
   /** Calls back when it has ended, with the reason in words; the result takes the listener off. */
   whenEnded(listener: (why: string) => void): () => void;
-  /** Keeps the process while something uses it; call the result to release it. */
-  hold(): () => void;
+  /** Keeps the process while something uses it, as a part of that trace; call the result to release it. */
+  hold(trace?: TraceContext): () => void;
   /** Ends the process immediately if nothing uses it and it has no open conversation. */
   endIfUnused(): Promise<void>;
   /** Ends it by force; all that runs in it ends too. */
@@ -194,6 +195,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
 
   function keep(process: AgentProcess, connection: AgentConnection): KeptProcess {
     let holders = 0;
+    const traces = new Set<TraceContext>();
     let stopIdleTimer: (() => void) | undefined;
     let reason: string | undefined;
     let broken = false;
@@ -212,14 +214,18 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
         else listener(endedBecause);
         return () => listeners.delete(listener);
       },
-      hold() {
+      hold(trace) {
         stopIdleTimer?.();
+        if (trace !== undefined) traces.add(trace);
+        followTrace();
         limit.idle.delete(idle);
         holders += 1;
         let held = true;
         return () => {
           if (!held) return;
           held = false;
+          if (trace !== undefined) traces.delete(trace);
+          followTrace();
           holders -= 1;
           if (holders === 0) waitForUse();
         };
@@ -229,6 +235,12 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       },
       kill: end,
     };
+
+    /** Model calls of a process that works on one turn are part of that turn; of several turns it is not known which one calls. */
+    function followTrace(): void {
+      const [only] = traces;
+      process.follow?.(traces.size === 1 ? only : undefined);
+    }
 
     async function end(why: string): Promise<void> {
       reason ??= `${label} was ended by the bridge: ${why}`;

@@ -19,6 +19,7 @@ import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { SessionMcpServer } from '../sessions/mcp-servers.ts';
 import type { ProbeResult } from './probe-board.ts';
 import type { PlacedFile } from './prompt-content.ts';
+import type { TurnTrace } from './turn-trace.ts';
 
 /**
  * One agent that can do work. The session orchestrator knows agents by this interface only; what is special about an
@@ -154,6 +155,8 @@ export interface AgentTurn {
   readonly ready?: Promise<void>;
   /** Of a turn that a turn of the built-in agent has asked for: the requests to models that both share. */
   readonly requests?: { left(): number; take(): boolean };
+  /** The trace that the turn is part of. Absent: nobody collects traces. */
+  readonly trace?: TurnTrace;
   /** How many bridges the call has passed: an agent on another bridge is asked with one more. */
   readonly hop: number;
   /**

@@ -144,7 +144,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       const found = await unlessAborted(finding, signal);
       if (found === undefined) return { kind: 'cancelled' };
       if (found.kind !== 'found') return found;
-      letGo = found.process.hold();
+      letGo = found.process.hold(turn.trace?.context);
       if (turn.ready !== undefined) await turn.ready;
       return await prompt(turn, found, signal);
     } catch (error) {

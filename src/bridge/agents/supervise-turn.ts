@@ -13,6 +13,7 @@ import type {
   TurnEnd,
 } from './agent-provider.ts';
 import { createFinalText, createProgressThinning } from './agent-text.ts';
+import { traceTurn } from './turn-trace.ts';
 
 export interface Supervision {
   readonly provider: AgentProvider;
@@ -36,7 +37,19 @@ const ABANDON_MS = 7_000;
  * has been silent for too long; then force is used; then the turn ends without the agent. What comes after its end
  * reaches nobody. Rejects only for a fault of ours.
  */
-export async function superviseTurn({ provider, turn, signal, clock, keep }: Supervision): Promise<TurnEnd> {
+export async function superviseTurn(given: Supervision): Promise<TurnEnd> {
+  const traced = traceTurn(given.provider.id, given.turn);
+  if (traced === undefined) return supervise(given);
+  let end: TurnEnd | undefined;
+  try {
+    end = await supervise({ ...given, turn: traced.turn });
+    return end;
+  } finally {
+    traced.end(end);
+  }
+}
+
+async function supervise({ provider, turn, signal, clock, keep }: Supervision): Promise<TurnEnd> {
   if (signal.aborted) return { kind: 'cancelled', output: '' };
   const { silenceMs, stopMs = STOP_MS } = provider.timeouts ?? {};
   const stop = new AbortController();

@@ -75,6 +75,8 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly home?: string | undefined;
   readonly lease: Lease;
   readonly retention: Retention;
+  /** What turns begin their traces with. Undefined: nobody collects traces. */
+  readonly trace?: TurnRunnerOptions['trace'];
   readonly limits: TurnLimits;
   readonly permissions: TurnRunnerOptions['permissions'];
   readonly placeFiles: TurnRunnerOptions['placeFiles'];

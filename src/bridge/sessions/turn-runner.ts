@@ -38,6 +38,7 @@ export interface TurnRunner {
 
 export interface TurnRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly providers: ReadonlyMap<string, AgentProvider>;
+  readonly trace?: AgentTurn['trace'] | undefined;
   readonly records: SessionRecords;
   readonly directories: WorkingDirectories;
   readonly limits: Pick<TurnLimits, 'ofAgent'>;
@@ -248,6 +249,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       ...(prepared.stepFolders !== undefined && { stepFolders: prepared.stepFolders }),
       won: (place) => options.keep(options.worktrees.noteWinner(session.key, place)),
       hop: turn.request.hop,
+      ...(options.trace !== undefined && { trace: options.trace }),
       ...(turn.request.taskId !== undefined && { taskId: turn.request.taskId }),
       ...(ready !== undefined && { ready }),
       isReadOnly: permissions === 'deny',

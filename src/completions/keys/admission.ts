@@ -2,6 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { AppError } from '../../platform/errors/app-error.ts';
 import type { Bucket, Budget, Owner } from '../../platform/identity/owner.ts';
 import { ownersSought, type Principal } from '../../platform/identity/principal.ts';
+import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import { costOf, countTokens, nanoOfUsd, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 
@@ -16,7 +17,7 @@ export interface KeyHolder {
   /** What the call is marked with, by its key and by its own header; sorted. */
   readonly tags?: readonly string[];
   /** The span of the caller that the call is part of (`traceparent`). */
-  readonly trace?: { readonly traceId: string; readonly spanId: string; readonly isSampled: boolean };
+  readonly trace?: TraceContext;
   /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */
   readonly isMaster: boolean;
   /** Whether the key may use a model: an alias, or `<api>/<model>`. */

@@ -6,6 +6,7 @@ import { bearerToken, type Guard, type RequestHead } from '../../platform/http/s
 import { type Owner, type OwnerOf, type Payer, payerName } from '../../platform/identity/owner.ts';
 import { type Identify, isOwnCredential, type Principal, teamOf } from '../../platform/identity/principal.ts';
 import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
+import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { type Budgets, type CallTally, createCallTally, type KeyHolder, seesAll } from './admission.ts';
 import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
@@ -37,6 +38,8 @@ export interface KeyAccess {
 
 export interface ProgramKey extends Pick<CallTally, 'meter'> {
   readonly key: string;
+  /** From now on, calls with the key that name no trace are part of this one. */
+  follow(trace: TraceContext | undefined): void;
   end(): void;
 }
 
@@ -104,6 +107,8 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   /** Keys that are not stored, and by owner, the one that was made. */
   const temporaryKeys = new Map<string, FoundKey>();
   const temporaryKeyOf = new Map<string, string>();
+  /** By key of a program, the trace that its calls are part of. */
+  const followed = new Map<string, TraceContext>();
 
   /** A member's calls for a team are those of a key that is bound to the team. */
   function keyFor({ owner, member }: Payer): FoundKey {
@@ -179,8 +184,11 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
 
   function withKey(head: RequestHead): KeyHolder | Promise<KeyHolder> {
     const holder = holderFor(head);
-    if (head.headers[TAGS_HEADER] === undefined && head.headers.traceparent === undefined) return holder;
-    const marked = (known: KeyHolder) => withTrace(withTags(known, head), head);
+    const trace = followed.size === 0 ? undefined : followed.get(keyOf(head));
+    const { [TAGS_HEADER]: tags, traceparent } = head.headers;
+    if (tags === undefined && traceparent === undefined && trace === undefined) return holder;
+    const marked = (known: KeyHolder) =>
+      withTrace(withTags(trace === undefined ? known : { ...known, trace }, head), head);
     return holder instanceof Promise ? holder.then(marked) : marked(holder);
   }
 
@@ -236,7 +244,18 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     keyForProgram(payer) {
       const tally = createCallTally();
       const key = makeTemporaryKey(payer, tally);
-      return { key, meter: tally.meter, end: () => void temporaryKeys.delete(key) };
+      return {
+        key,
+        meter: tally.meter,
+        follow(trace) {
+          if (trace === undefined) followed.delete(key);
+          else followed.set(key, trace);
+        },
+        end() {
+          temporaryKeys.delete(key);
+          followed.delete(key);
+        },
+      };
     },
     isOpen: () => masterKey === '',
     reload(next) {

@@ -1,8 +1,8 @@
-import type { Context, Tracer } from '@opentelemetry/api';
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { FigureSource } from '../../platform/http/http-metrics.ts';
+import { createSpanExport, type EndedSpan, type SpanExportOptions } from '../../platform/telemetry/spans.ts';
 import { usdOfNano } from '../apis/prices.ts';
-import type { CallObserver, KeyHolder, SettledCall } from '../keys/admission.ts';
+import type { CallObserver, SettledCall } from '../keys/admission.ts';
 
 interface CallFigures {
   readonly observe: CallObserver;
@@ -167,102 +167,29 @@ interface CallSpans {
   stop(): Promise<void>;
 }
 
-interface CallSpansOptions {
-  /** Everything before `/v1/traces`. */
-  readonly endpoint: string;
-  readonly version: string;
+interface CallSpansOptions extends Omit<SpanExportOptions, 'scope'> {
   readonly clock: Pick<Clock, 'now'>;
-  onError(error: unknown): void;
 }
 
-interface Tracing {
-  readonly tracer: Tracer;
-  /** What a span of ours is part of; undefined: it begins a trace. */
-  parentOf(trace: KeyHolder['trace']): Context | undefined;
-  stop(): Promise<void>;
-}
-
-const QUEUE = 4096;
-const BATCH = 512;
-const DELAY_MS = 2000;
-const EXPORT_TIMEOUT_MS = 5000;
-const ERROR_STATUS = 2;
 const CLIENT_KIND = 2;
 
-export function createCallSpans({ endpoint, version, clock, onError }: CallSpansOptions): CallSpans {
-  let loading: Promise<Tracing> | undefined;
-  let tracing: Tracing | undefined;
-  /** Calls that ended while the library was being loaded. */
-  const early: { readonly call: SettledCall; readonly at: number }[] = [];
-
-  async function load(): Promise<Tracing> {
-    tracing = await startTracing(endpoint, version);
-    for (const { call, at } of early.splice(0)) addSpan(tracing, call, at);
-    return tracing;
-  }
-
-  return {
-    observe(call) {
-      const at = clock.now();
-      if (tracing !== undefined) {
-        addSpan(tracing, call, at);
-        return;
-      }
-      if (early.length < QUEUE) early.push({ call, at });
-      if (loading !== undefined) return;
-      loading = load();
-      loading.catch(onError);
-    },
-    async stop() {
-      const started = await loading?.catch(() => undefined);
-      await started?.stop().catch(onError);
-    },
-  };
-}
-
-async function startTracing(endpoint: string, version: string): Promise<Tracing> {
-  const [{ BatchSpanProcessor, TracerProvider }, { OTLPTraceExporter }, { resourceFromAttributes }, api] =
-    await Promise.all([
-      import('@opentelemetry/sdk-trace'),
-      import('@opentelemetry/exporter-trace-otlp-http'),
-      import('@opentelemetry/resources'),
-      import('@opentelemetry/api'),
-    ]);
-  const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces`, timeoutMillis: EXPORT_TIMEOUT_MS });
-  const provider = new TracerProvider({
-    resource: resourceFromAttributes({ 'service.name': 'trestle', 'service.version': version }),
-    spanProcessors: [
-      new BatchSpanProcessor({
-        exporter,
-        maxQueueSize: QUEUE,
-        maxExportBatchSize: BATCH,
-        scheduledDelayMillis: DELAY_MS,
-        exportTimeoutMillis: EXPORT_TIMEOUT_MS,
-      }),
-    ],
-  });
-  return {
-    tracer: provider.getTracer('trestle.completions', version),
-    parentOf(trace) {
-      if (trace === undefined) return undefined;
-      const { traceId, spanId, isSampled } = trace;
-      const traceFlags = isSampled ? api.TraceFlags.SAMPLED : api.TraceFlags.NONE;
-      return api.trace.setSpanContext(api.ROOT_CONTEXT, { traceId, spanId, traceFlags, isRemote: true });
-    },
-    stop: () => provider.shutdown(),
-  };
+export function createCallSpans({ clock, ...options }: CallSpansOptions): CallSpans {
+  const spans = createSpanExport({ ...options, scope: 'trestle.completions' });
+  return { observe: (call) => spans.add(spanOf(call, clock.now())), stop: spans.stop };
 }
 
 /** https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/ */
-function addSpan({ tracer, parentOf }: Tracing, call: SettledCall, endedAt: number): void {
+function spanOf(call: SettledCall, endedAt: number): EndedSpan {
   const { outcome, holder } = call;
   const operation = outcome.operation ?? 'chat';
   const failed = outcome.outcome === 'error' || outcome.outcome === 'partial';
-  const parent = parentOf(holder.trace);
-  const options = {
-    root: parent === undefined,
+  return {
+    name: `${operation} ${outcome.model}`,
     kind: CLIENT_KIND,
-    startTime: endedAt - outcome.durationMs,
+    parent: holder.trace,
+    startedAt: endedAt - outcome.durationMs,
+    endedAt,
+    failed,
     attributes: {
       'gen_ai.operation.name': operation,
       'gen_ai.provider.name': PROVIDERS[outcome.api] ?? outcome.api,
@@ -280,9 +207,6 @@ function addSpan({ tracer, parentOf }: Tracing, call: SettledCall, endedAt: numb
       ...(failed && { 'error.type': String(outcome.status) }),
     },
   };
-  const span = tracer.startSpan(`${operation} ${outcome.model}`, options, parent);
-  if (failed) span.setStatus({ code: ERROR_STATUS });
-  span.end(endedAt);
 }
 
 /** The names that the convention has for some. */

@@ -1,43 +1,11 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { createCallSpans } from '../../../src/completions/metering/call-telemetry.ts';
 import { startCompletions } from '../../kit/completions/start-completions.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import { startSpanCollector } from '../../kit/span-collector.ts';
 import { until } from '../../kit/until.ts';
 import { holderOf, outcomeOf } from '../keys/calls.ts';
-
-interface Span {
-  readonly traceId: string;
-  readonly parentSpanId?: string;
-  readonly name: string;
-  readonly kind: number;
-  readonly startTimeUnixNano: string;
-  readonly endTimeUnixNano: string;
-  readonly status: { readonly code?: number };
-  readonly attributes: { readonly key: string; readonly value: Record<string, unknown> }[];
-}
-
-/** A collector that keeps the spans it is sent. */
-async function startCollector(t: TestContext, status = 200) {
-  const requests: { path: string; spans: Span[]; resource: string }[] = [];
-  const server = createServer(async (request, response) => {
-    let text = '';
-    for await (const chunk of request) text += String(chunk);
-    const [resource] = JSON.parse(text).resourceSpans;
-    const spans = resource.scopeSpans.flatMap((scope: { spans: Span[] }) => scope.spans);
-    requests.push({ path: request.url ?? '', spans, resource: JSON.stringify(resource.resource) });
-    response.writeHead(status, { 'content-type': 'application/json' }).end('{}');
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests };
-}
 
 const call = (changes: Parameters<typeof outcomeOf>[0] = {}) => ({
   holder: holderOf(),
@@ -49,7 +17,7 @@ const call = (changes: Parameters<typeof outcomeOf>[0] = {}) => ({
 });
 
 test('each call becomes a span with the names of GenAI, and a stop sends what is left', async (t) => {
-  const { url, requests } = await startCollector(t);
+  const { url, requests } = await startSpanCollector(t);
   const clock = createFakeClock(Date.UTC(2030, 0, 1));
   const spans = createCallSpans({
     endpoint: url,
@@ -81,7 +49,7 @@ test('each call becomes a span with the names of GenAI, and a stop sends what is
 });
 
 test('without calls nothing is loaded or sent, and a collector that is away does not hold up the stop', async (t) => {
-  const { url, requests } = await startCollector(t);
+  const { url, requests } = await startSpanCollector(t);
   const idle = createCallSpans({ endpoint: url, version: '1', clock: createFakeClock(), onError: () => {} });
   await idle.stop();
   assert.equal(requests.length, 0);
@@ -98,7 +66,7 @@ test('without calls nothing is loaded or sent, and a collector that is away does
 });
 
 test('a call is part of the trace that its traceparent names, whichever API it speaks', async (t) => {
-  const { url, requests } = await startCollector(t);
+  const { url, requests } = await startSpanCollector(t);
   const running = await startCompletions(t, { otlpEndpoint: url });
   const [trace, parent] = ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331'];
   const messages = [{ role: 'user', content: 'Hello' }];

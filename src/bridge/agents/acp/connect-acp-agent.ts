@@ -2,6 +2,7 @@ import { pathToFileURL } from 'node:url';
 import type { ClientContext, ContentBlock, McpServer } from '@agentclientprotocol/sdk';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
+import { traceparentOf } from '../../../platform/telemetry/spans.ts';
 import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
 import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
 import type { AgentOffers, PermissionPolicy } from '../agent-provider.ts';
@@ -246,7 +247,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   }
 
   async function run(prompt: RunningPrompt): Promise<PromptEnd> {
-    const { conversation, text, parts } = prompt.request;
+    const { conversation, text, parts, trace } = prompt.request;
     mentionFolder(prompt.request);
     const refusal = (await chooseMode(prompt.request)) ?? (await chooseModel(prompt.request));
     const { modes, models, commands = [] } = conversations.get(conversation) ?? {};
@@ -255,6 +256,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     const response = await agent.request(methods.agent.session.prompt, {
       sessionId: conversation,
       prompt: [{ type: 'text', text }, ...parts.map(toBlock)],
+      ...(trace?.context !== undefined && { _meta: { traceparent: traceparentOf(trace.context) } }),
     });
     const usage = readUsage(response, prompt.updates.tokensInUse());
     const costUsd = costOf(conversation, prompt.updates.costUsd());

@@ -133,6 +133,7 @@ function childTurn(turn: SupervisedTurn, agent: string, { turnId, prompt }: Pick
     skills,
     ...(mcpServers !== undefined && { mcpServers }),
     hop,
+    ...(turn.trace !== undefined && { trace: turn.trace }),
     ...(ready !== undefined && { ready }),
     ...(isReadOnly !== undefined && { isReadOnly }),
     ...(asks !== undefined && { asks }),

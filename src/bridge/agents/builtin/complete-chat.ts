@@ -1,4 +1,5 @@
 import type { Payer } from '../../../platform/identity/owner.ts';
+import type { TurnTrace } from '../turn-trace.ts';
 
 /**
  * What the built-in agent asks of a model, in OpenAI's words. The bridge knows models by this function only: the
@@ -10,8 +11,13 @@ import type { Payer } from '../../../platform/identity/owner.ts';
 export type CompleteChat = (
   request: CompletionRequest,
   signal: AbortSignal,
-  payer: Payer,
+  caller: ModelCaller,
 ) => AsyncIterable<CompletionChunk>;
+
+/** Who is charged for a call, and the trace that the call is part of. */
+export interface ModelCaller extends Payer {
+  readonly trace?: TurnTrace;
+}
 
 export interface CompletionRequest {
   model: string;

@@ -5,6 +5,7 @@ import type { Payer } from '../../../platform/identity/owner.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { hideCredentials } from '../../../platform/log/hidden-secrets.ts';
 import { retry } from '../../../platform/retry/retry.ts';
+import { traceparentOf } from '../../../platform/telemetry/spans.ts';
 import { asObject } from '../agent-text.ts';
 import { type EventResponse, networkReason, postForEvents, type ReceivedEvent } from '../post-for-events.ts';
 import type {
@@ -13,6 +14,7 @@ import type {
   CompletionDelta,
   CompletionRequest,
   CompletionUsage,
+  ModelCaller,
   ToolCallDelta,
 } from './complete-chat.ts';
 
@@ -50,11 +52,12 @@ export function createCompleteOverHttp(options: CompleteOverHttpOptions): Comple
   const limits = { ...LIMITS, ...options.limits };
   const url = `${options.baseUrl.replace(/\/$/, '')}/chat/completions`;
 
-  async function headersFor(payer: Payer): Promise<Record<string, string>> {
+  async function headersFor(payer: ModelCaller): Promise<Record<string, string>> {
     const token = await options.tokenFor?.(payer);
     const key = token ?? apiKey;
     return {
       ...(key !== '' && { authorization: `Bearer ${key}` }),
+      ...(payer.trace?.context !== undefined && { traceparent: traceparentOf(payer.trace.context) }),
       ...(token !== undefined && payer.member !== undefined && { 'x-team': payer.owner.slice('team:'.length) }),
     };
   }
