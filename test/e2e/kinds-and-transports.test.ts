@@ -226,6 +226,8 @@ before(async () => {
     runAt(c.url, 'remote', c.url),
     runInEditor(),
   ]);
+  const { sessions } = await clientOf(scope, { url: b.url, token: MAIN_TOKEN }).sessions.list();
+  for (const { nodeId, sessionId } of sessions) assert.equal(nodeId, 'b', sessionId);
   const lists = [here.first, here.plain, forwarded.first, forwarded.plain, remote.first, remote.plain, editor];
   for (const [index, transport] of Object.keys(TRANSPORTS).entries()) arrived.set(transport, lists[index] ?? []);
 });

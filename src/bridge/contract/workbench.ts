@@ -152,6 +152,7 @@ export const Summary = Type.Object({
   ]),
   lastSeq: Type.Integer({ description: 'The number of the last update that is known.' }),
   jobId: Type.String({ description: 'The job that ran the last turn; empty when none did.' }),
+  nodeId: Type.String({ description: 'The node that has the session; empty where the bridge has no id.' }),
   createdAt: Type.Integer(),
   updatedAt: Type.Integer(),
   archivedAt: Type.Union([Type.Integer(), Type.Null()]),

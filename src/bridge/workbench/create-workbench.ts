@@ -72,6 +72,7 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
     permissions,
     offered: conversations.offered,
     serverBox: options.sessions.serverBox,
+    nodeId: nodes.list().local_node_id,
     now: clock.now,
   });
   const changes = createSessionChanges({

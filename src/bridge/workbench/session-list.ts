@@ -34,6 +34,8 @@ interface SessionListOptions {
   readonly permissions: Pick<Permissions, 'list'>;
   readonly offered: Conversations['offered'];
   readonly serverBox: Pick<ServerBox, 'open'>;
+  /** Of this bridge; empty where it has none. */
+  readonly nodeId: string;
   now(): number;
 }
 
@@ -91,6 +93,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
       lastTurn: row.last_turn === '' ? null : { turnId: row.last_turn, status: row.last_status, code: row.last_code },
       lastSeq: Math.max(row.last_seq, live?.lastSeq ?? 0),
       jobId: row.job_id,
+      nodeId: options.nodeId,
       createdAt: row.created_at,
       updatedAt: row.updated_at,
       archivedAt: row.archived_at,

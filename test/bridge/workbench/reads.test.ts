@@ -90,6 +90,7 @@ test('a summary tells what a session is about, what it cost and how its last tur
     costUsd: 0.5,
     changed: { files: 0, added: 0, removed: 0 },
     jobId: '',
+    nodeId: '',
     archivedAt: null,
     pinned: false,
   });
