@@ -169,6 +169,7 @@ export const SessionUpdate = Type.Object({
   ),
   truncated: Type.Optional(Type.Boolean()),
   conversationTurn: Type.Optional(Type.Integer()),
+  prompt: Type.Optional(Type.String({ description: 'Of a turn that has started: at most 4,096 characters.' })),
   attachments: Type.Optional(Type.Array(TurnAttachment, { description: 'Of a turn that has started.' })),
 });
 

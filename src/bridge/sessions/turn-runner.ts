@@ -27,7 +27,7 @@ import {
   unavailableResult,
 } from './turn-outcome.ts';
 import { createOutputTrace, type ReadLongText } from './update-log.ts';
-import { eventUpdates, shownFile, stageUpdate, type UpdateOrigin } from './update-text.ts';
+import { eventUpdates, stageUpdate, startedUpdate, type UpdateOrigin } from './update-text.ts';
 import type { WorkingDirectories } from './working-directory.ts';
 
 /** Runs one turn of a session from its first check to its stored end. */
@@ -202,9 +202,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     begun.catch(() => undefined);
     // Where no other bridge can take the session, the agent starts while the beginning is being stored.
     if (records.isShared || session.isDoubted) await begun;
-    const attachments = turn.placed.map(shownFile);
-    const members = attachments.length === 0 ? {} : { attachments };
-    session.stream.emit(stageUpdate(origin, 'started', 'The turn has started.', members));
+    session.stream.emit(startedUpdate(origin, turn.request.prompt, turn.placed));
 
     let resolvedModel = '';
     let opened = '';

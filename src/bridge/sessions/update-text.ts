@@ -15,6 +15,8 @@ export type MakeUpdate = (seq: number) => string;
 
 /** The text of one delta update; a longer one is split into several. */
 const MAX_DELTA_LENGTH = 16 * 1024;
+/** Of the prompt in the update `started`; `GET …/turns` has more of it. */
+const MAX_SHOWN_PROMPT = 4096;
 /** How a value begins that is stored with its text last; the length of what comes before the text follows. */
 const TEXT_LAST_MARK = '+';
 
@@ -44,6 +46,14 @@ export function stageUpdate(
 ): MakeUpdate {
   const state = { message, pending: PENDING.has(stage), error: stage === 'failed', ...members };
   return statusUpdate(origin, stage, state);
+}
+
+/** Clients that did not make the call see what the turn is about. */
+export function startedUpdate(origin: UpdateOrigin, prompt: string, files: readonly PlacedFile[]): MakeUpdate {
+  return stageUpdate(origin, 'started', 'The turn has started.', {
+    prompt: cutText(prompt, MAX_SHOWN_PROMPT),
+    ...(files.length > 0 && { attachments: files.map(shownFile) }),
+  });
 }
 
 /** A file as clients see it: where it is concerns its agent alone. */

@@ -209,6 +209,15 @@ test('turns come newest first, with their result and the beginning of long texts
   assert.ok((await get('sessions/long/export')).text.includes(whole), 'an export has the whole text');
 });
 
+test('the update of a turn that starts has at most 4,096 characters of its prompt, and no half of one', async () => {
+  await start('shown', `${'x'.repeat(4095)}🙂 and more`);
+  const { updates } = (await get<UpdatePage>('sessions/shown/updates?kinds=started')).body;
+  assert.deepEqual(
+    updates.map((update) => 'prompt' in update && update.prompt),
+    ['x'.repeat(4095)],
+  );
+});
+
 test('updates are plain, in order, by number from both sides and by kind', async () => {
   const { updates, hasEarlier, hasLater } = (await get<UpdatePage>('sessions/one/updates')).body;
   assert.deepEqual([hasEarlier, hasLater], [false, false]);
@@ -217,6 +226,7 @@ test('updates are plain, in order, by number from both sides and by kind', async
     first.map(({ kind }) => kind),
     ['started', 'running', 'thinking', 'tool_call', 'permission', 'tool_call', 'text', 'text', 'completed'],
   );
+  assert.equal(first[0] !== undefined && 'prompt' in first[0] && first[0].prompt, 'Fix the build\nand more');
   const { seq, at, turnId, ...tool } = first[3] ?? {};
   assert.deepEqual(tool, {
     kind: 'tool_call',
