@@ -115,9 +115,11 @@ export function createCompletions(options: CompletionsOptions): Completions {
     onError: (error) => logger.error({ err: error }, 'whose stored responses these are was not noted'),
   });
   const allowsOrigin = (head: Pick<RequestHead, 'headers'>) => originAllowed(head, allowedOrigins);
+  const cache = createResponseCache({ clock });
   const ingress = {
     pipeline,
     objects,
+    cache,
     strictParams,
     logger,
     clock,
@@ -130,7 +132,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
     models,
     aliases: settings.models,
     targets: engine.targets,
-    chat: createChatHandler({ pipeline, cache: createResponseCache({ clock }), strictParams, clock }),
+    chat: createChatHandler({ pipeline, cache, strictParams, clock }),
     text: createTextHandler({ pipeline, findApi, openChat, openOperation, strictParams, clock, makeId }),
     embeddings: createEmbeddingsHandler(embed),
     media: createMediaHandler({

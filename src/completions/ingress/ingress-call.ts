@@ -14,7 +14,15 @@ import type { Reference, UpstreamObjects } from '../lanes/upstream-objects.ts';
 import { readCallOptions } from '../operations/call-options.ts';
 import type { ChatPipeline, DecodedRequest } from '../operations/chat-pipeline.ts';
 import type { LaneForm } from '../operations/open-lane.ts';
-import { eventFraming, openInSilence, relayStream, type StreamFraming, sendJson } from '../relay/relay-stream.ts';
+import { type ResponseCache, useCache } from '../operations/response-cache.ts';
+import {
+  eventFraming,
+  openInSilence,
+  relayStream,
+  type StreamFraming,
+  sendJson,
+  sendStream,
+} from '../relay/relay-stream.ts';
 import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 
@@ -23,6 +31,7 @@ export interface IngressCallOptions {
   /** The setting; a caller may choose otherwise by header (contract/completions 2). */
   readonly strictParams: () => boolean;
   readonly objects: Pick<UpstreamObjects, 'keep' | 'refusalOf'>;
+  readonly cache: ResponseCache;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -91,7 +100,8 @@ export function namedEvent(type: string, data: object): StreamEvent {
 }
 
 /** Runs one request of another API: as bytes where the upstream speaks that API, else translated. */
-export function createIngressCall({ pipeline, strictParams, objects, clock, logger }: IngressCallOptions) {
+export function createIngressCall(options: IngressCallOptions) {
+  const { pipeline, strictParams, objects, cache, clock, logger } = options;
   const alarms = createAlarms(clock);
 
   return async (call: Call<KeyHolder, Buffer>, form: IngressForm): Promise<unknown> => {
@@ -99,13 +109,22 @@ export function createIngressCall({ pipeline, strictParams, objects, clock, logg
     const { requestId } = head;
     const bytes = call.body;
     if (bytes.length > MIN_LARGE_BODY) await afterOthers();
-    const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
+    const { strict, cacheTtlMs, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
     const { request } = form;
     const refusal = form.references.length === 0 ? undefined : await objects.refusalOf(form.references, holder);
     const presence = watchCaller(reply.raw);
     const incoming = { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks } as const;
     const admitted = pipeline.admit(incoming, request.model, form.estimate);
     const { record } = admitted;
+    const { format = eventFormat } = form;
+    const cached = useCache(cache, cacheTtlMs ?? admitted.plan.cacheTtlMs, { holderId: holder.id, head, body: bytes });
+    if (cached !== undefined) reply.header('x-cache', cached.hit === undefined ? 'miss' : 'hit');
+    if (cached?.hit !== undefined) {
+      record.settle({ outcome: 'cached', status: 200 });
+      if (request.stream === true) sendStream(reply, record, cached.hit, format);
+      else sendJson(reply, record.headers(), cached.hit);
+      return reply;
+    }
     const onKept = (ids: readonly string[], api: string) => objects.keep(ids, holder, api);
     const { translate, showsCost = false } = form;
     const passed = { ...laneForm(call, form), ...(refusal !== undefined && { refusal }), onKept };
@@ -120,6 +139,7 @@ export function createIngressCall({ pipeline, strictParams, objects, clock, logg
         const answer = result.kind === 'bytes' ? result.body : JSON.stringify(form.whole(result.completion));
         const content = record.keepsContent && { content: { request: requestText(), answer: String(answer) } };
         finish({ outcome: 'ok', status: 200, measured: result.measured, ...content });
+        cached?.keep(Buffer.from(answer));
         sendJson(reply, record.headers(), answer);
       } catch (error) {
         finish({ outcome: 'error', status: statusOf(error), measured: result.measured, error });
@@ -129,7 +149,6 @@ export function createIngressCall({ pipeline, strictParams, objects, clock, logg
     }
 
     const encoder = form.stream();
-    const { format = eventFormat } = form;
     const failing = (afterBytes: boolean) => (error: unknown) =>
       format.failure(encoder.fail(described(error, requestId), afterBytes));
     const encodeFailure = failing(false);
@@ -137,7 +156,9 @@ export function createIngressCall({ pipeline, strictParams, objects, clock, logg
     if (begun === undefined) return reply;
     const { opened, headersSent } = begun;
     const { result, finish } = opened;
-    const shared = { reply, record, finish, clock, alarms, headersSent, requestText, encodeFailure, framing: format };
+    const onWhole = cached?.keep;
+    const written = { clock, alarms, headersSent, requestText, encodeFailure, framing: format, onWhole };
+    const shared = { reply, record, finish, ...written };
     if (result.kind === 'byte-stream') {
       const { stream } = result;
       const encodeEnd = (last: Buffer | undefined) =>

@@ -6,19 +6,24 @@ import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/ch
 import { createRequestReader } from '../contract/read-request.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
-import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
+import { openInSilence, type RelayOptions, relayStream, sendJson, sendStream } from '../relay/relay-stream.ts';
 import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import { readCallOptions } from './call-options.ts';
 import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
-import type { ResponseCache } from './response-cache.ts';
+import { type ResponseCache, useCache } from './response-cache.ts';
 
 export interface ChatHandlerOptions {
   readonly pipeline: ChatPipeline;
   readonly cache: ResponseCache;
   readonly strictParams: () => boolean;
   readonly clock: Clock;
+}
+
+interface StreamParts extends Pick<RelayOptions<never>, 'headersSent' | 'onWhole'> {
+  readonly bytes: Buffer;
+  readonly legacy: boolean;
 }
 
 /** How answers look: as OpenAI has them, or as the document has them (contract/completions 1). */
@@ -40,34 +45,35 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
         { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks },
         request,
       );
-      const ttlMs = request.stream === true ? 0 : (cacheTtlMs ?? call.plan.cacheTtlMs);
-      const cacheKey = ttlMs > 0 ? cache.keyOf(holder.id, head.path, bytes) : '';
-      const cached = ttlMs > 0 ? cache.get(cacheKey) : undefined;
-      if (cached !== undefined) {
-        call.record.settle({ outcome: 'cached', status: 200 });
-        sendJson(reply, { ...call.record.headers(), 'x-cache': 'hit' }, cached);
+      const { record } = call;
+      const found = { holderId: holder.id, head, body: bytes };
+      const cached = useCache(cache, cacheTtlMs ?? call.plan.cacheTtlMs, found);
+      if (cached !== undefined) reply.header('x-cache', cached.hit === undefined ? 'miss' : 'hit');
+      if (cached?.hit !== undefined) {
+        record.settle({ outcome: 'cached', status: 200 });
+        if (request.stream === true) sendStream(reply, record, cached.hit);
+        else sendJson(reply, record.headers(), cached.hit);
         return reply;
       }
       const answerAsBytes = family === 'openai' || request.stream === true;
       const open = () =>
         pipeline.openChat(call, { request, bytes, answerAsBytes, strict, showsCost: family === 'openai' });
-      const silence = { reply, record: call.record, clock, alarms };
+      const silence = { reply, record, clock, alarms };
       const begun =
         request.stream === true ? await openInSilence(silence, open) : { opened: await open(), headersSent: false };
       if (begun === undefined) return reply;
       const { opened, headersSent } = begun;
       const legacy = usesLegacyFunctions(request);
       if (isStream(opened.result)) {
-        relayChat(reply, call, opened, request, bytes, legacy, headersSent);
+        relayChat(reply, call, opened, request, { bytes, legacy, headersSent, onWhole: cached?.keep });
         return reply;
       }
       const answer = encodeWhole(opened.result, family, legacy);
-      if (ttlMs > 0) cache.put(holder.id, cacheKey, Buffer.from(answer), ttlMs);
+      cached?.keep(Buffer.from(answer));
       const { measured } = opened.result;
-      const content = call.record.keepsContent && { content: { request: String(bytes), answer: String(answer) } };
+      const content = record.keepsContent && { content: { request: String(bytes), answer: String(answer) } };
       opened.finish({ outcome: 'ok', status: 200, measured, ...content });
-      const headers = call.record.headers();
-      sendJson(reply, ttlMs > 0 ? { ...headers, 'x-cache': 'miss' } : headers, answer);
+      sendJson(reply, record.headers(), answer);
       return reply;
     };
 
@@ -76,11 +82,9 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
     { record }: AdmittedCall,
     { result, finish }: Attempted<OpenedChat>,
     request: ChatRequest,
-    bytes: Buffer,
-    legacy: boolean,
-    headersSent: boolean,
+    { bytes, legacy, headersSent, onWhole }: StreamParts,
   ): void {
-    const shared = { reply, record, finish, clock, alarms, headersSent, requestText: () => String(bytes) };
+    const shared = { reply, record, finish, clock, alarms, headersSent, onWhole, requestText: () => String(bytes) };
     if (result.kind === 'byte-stream') {
       relayStream({ ...shared, stream: result.stream, encode: asItIs, encodeEnd: (last) => last ?? '' });
     } else if (result.kind === 'chunk-stream') {

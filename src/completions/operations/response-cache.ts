@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import type { Clock } from '../../platform/clock/clock.ts';
+import type { RequestHead } from '../../platform/http/surface.ts';
 
-/** Whole answers to equal requests of one key (contract/completions 6). */
+/** Whole answers to equal requests of one key, streams included (contract/completions 6). */
 export interface ResponseCache {
   /** Holder, path and body together: an answer is never given to another key. */
   keyOf(holderId: string, path: string, body: Buffer): string;
@@ -90,3 +91,24 @@ export function createResponseCache(options: ResponseCacheOptions): ResponseCach
     },
   };
 }
+
+/** What the cache has for one call, and where its answer goes. */
+export interface CacheUse {
+  readonly hit: Buffer | undefined;
+  keep(answer: Buffer): void;
+}
+
+/** Looks for the answer to a call. Undefined where it may not come from the cache: then nothing is computed. */
+export function useCache(
+  cache: ResponseCache,
+  ttlMs: number,
+  { holderId, head, body }: { readonly holderId: string; readonly head: RequestHead; readonly body: Buffer },
+): CacheUse | undefined {
+  if (ttlMs <= 0) return undefined;
+  const asked = VARYING.map((name) => head.headers[name] ?? '').join('\n');
+  const key = cache.keyOf(holderId, `${head.path}?${head.query}\n${asked}`, body);
+  return { hit: cache.get(key), keep: (answer) => cache.put(holderId, key, answer, ttlMs) };
+}
+
+/** Headers that reach upstreams and change what they answer. */
+const VARYING = ['anthropic-beta', 'anthropic-version', 'openai-beta'];

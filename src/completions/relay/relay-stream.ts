@@ -25,6 +25,8 @@ export interface RelayOptions<Piece> {
   readonly encodeFailure?: ((error: unknown) => readonly string[]) | undefined;
   /** Absent: server-sent events, with a comment against silence. */
   readonly framing?: StreamFraming | undefined;
+  /** Gets all bytes of a stream that came to its end, unless there are too many. */
+  readonly onWhole?: ((bytes: Buffer) => void) | undefined;
   /** What was asked, for calls whose content is kept. */
   readonly requestText: () => string;
   readonly clock: Pick<Clock, 'monotonic'>;
@@ -103,8 +105,9 @@ function endWith(response: Reply['raw'], pieces: readonly string[]): void {
  */
 export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   const { reply, stream, record, finish, encode, encodeEnd, clock, alarms, headersSent } = options;
-  const { encodeFailure = failureEvent, framing = eventFraming } = options;
+  const { encodeFailure = failureEvent, framing = eventFraming, onWhole } = options;
   const response = reply.raw;
+  const keeps = record.keepsContent || onWhole !== undefined;
   const kept: (string | Buffer)[] = [];
   let keptLength = 0;
   let over = false;
@@ -132,7 +135,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   }
 
   function keep(bytes: string | Buffer): void {
-    if (!record.keepsContent || keptLength > MAX_KEPT_CONTENT) return;
+    if (!keeps || keptLength > MAX_KEPT_CONTENT) return;
     kept.push(bytes);
     keptLength += bytes.length;
   }
@@ -175,6 +178,9 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
         const bytes = encodeEnd(last);
         keep(bytes);
         conclude({ outcome: 'ok', status: 200 });
+        if (onWhole !== undefined && keptLength <= MAX_KEPT_CONTENT) {
+          onWhole(Buffer.concat(kept.map((piece) => (typeof piece === 'string' ? Buffer.from(piece) : piece))));
+        }
         response.end(bytes);
       } catch (error) {
         fail(error);
@@ -190,6 +196,16 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
     conclude({ outcome: 'partial', status: statusOf(error), error });
     endWith(response, pieces);
   }
+}
+
+/** Sends a stream again that has been sent before. */
+export function sendStream(
+  reply: Reply,
+  record: CallRecord,
+  bytes: Buffer,
+  framing: StreamFraming = eventFraming,
+): void {
+  reply.raw.writeHead(200, takeOver(reply, record, framing)).end(bytes);
 }
 
 /** Sends a JSON response whose bytes are ready. */

@@ -6,6 +6,7 @@ import { apiErrorBody, completionsErrors } from '../../../src/completions/errors
 import { createIngress, type IngressParts } from '../../../src/completions/ingress/create-ingress.ts';
 import { messagesErrorBody, speaksMessages } from '../../../src/completions/ingress/messages/messages-answer.ts';
 import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
+import { createResponseCache } from '../../../src/completions/operations/response-cache.ts';
 import type { ChatCall, RunChat } from '../../../src/completions/operations/run-chat.ts';
 import type { StreamSink } from '../../../src/completions/relay/open-stream.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
@@ -26,6 +27,7 @@ export async function startIngress(t: TestContext, runChat: RunChat, clock: Cloc
   const ingress = createIngress({
     pipeline: pipelineOf(runChat),
     objects: { keep: () => undefined, refusalOf: async () => () => undefined },
+    cache: createResponseCache({ clock }),
     strictParams: () => false,
     clock,
     makeId: createSortableIds(systemClock, systemRandomness),

@@ -167,8 +167,54 @@ test('equal requests of one key are answered from the cache when the caller or t
   await note(await call(HELLO, master, { 'x-cache-ttl': '60' }));
   assert.deepEqual(states, ['miss', 'hit', 'miss', 'miss', null, null, 'miss', 'hit']);
   assert.equal(upstream.requests.length, 6);
-  upstream.script(streams(eventsOf(['x'])));
-  assert.equal((await call({ ...kept, stream: true }, master)).headers.get('x-cache'), null);
+});
+
+test('streams, messages, responses and Gemini calls come from the cache as they came from the model', async (t) => {
+  const claude = `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"Hi"}], "stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`;
+  const upstream = await startScriptedUpstream(t);
+  const at = { base_url: upstream.url, api_key: 'some-key-1' };
+  const { post, usage } = await startCompletions(t, {
+    settings: { apis: { lab: { dialect: 'openai', ...at }, claude: { dialect: 'anthropic', ...at } } },
+  });
+  const ask = { messages: [{ role: 'user', content: 'Hi' }] };
+  const words = eventsOf(['a', 'b', 'c']);
+  const broken = streams(words.slice(0, 2));
+  for (const [path, body, behaviour] of [
+    ['/v1/chat/completions', { ...ask, model: 'lab/m', stream: true }, streams(words)],
+    ['/v1/messages', { ...ask, model: 'claude/m', max_tokens: 9 }, answers(claude)],
+    ['/v1/messages', { ...ask, model: 'lab/m', max_tokens: 9, stream: true }, streams(words)],
+    ['/v1/responses', { model: 'lab/m', input: 'Hi' }, answers(completionOf('Hi'))],
+    ['/v1/responses', { model: 'lab/m', input: 'Hi', stream: true }, streams(words)],
+    ['/v1beta/models/lab/m:streamGenerateContent', { contents: [{ parts: [{ text: 'Hi' }] }] }, streams(words)],
+    ['/v1beta/models/lab/m:streamGenerateContent?alt=sse', { contents: [{ parts: [{ text: 'Hi' }] }] }, streams(words)],
+  ] as const) {
+    const call = (headers = {}) => post(path, body, { headers: { 'x-cache-ttl': '60', ...headers } });
+    const before = upstream.requests.length;
+    if (path === '/v1/chat/completions') {
+      upstream.script(broken);
+      assert.doesNotMatch(await (await call()).text(), /DONE/);
+      assert.equal(upstream.requests.length, before + 1);
+      upstream.requests.pop();
+    }
+    upstream.script(behaviour);
+    const first = await call();
+    const text = await first.text();
+    assert.equal(first.headers.get('x-cache'), 'miss', path);
+    const again = await call();
+    assert.equal(await again.text(), text, path);
+    assert.deepEqual(
+      ['x-cache', 'content-type'].map((name) => again.headers.get(name)),
+      ['hit', first.headers.get('content-type')],
+    );
+    assert.equal(upstream.requests.length, before + 1, path);
+    assert.equal(
+      (await call({ 'anthropic-beta': 'other' })).headers.get('x-cache'),
+      'miss',
+      'a beta is another request',
+    );
+  }
+  const { data } = await usage('outcome');
+  assert.equal(data.find(({ group }) => String(group) === 'cached')?.requests, 7);
 });
 
 test('demo/echo can be told to be slow, to refuse and to break off', async (t) => {
