@@ -90,6 +90,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     send,
     knownModel: (api, model) => catalogue.modelsOf(api).get(model),
     maxEventBytes: settings.max_event_bytes,
+    promptCache: settings.prompt_cache,
     fetchLinkedFiles: createFetchLinkedFiles({ allow: settings.link_allow, clock }),
     clock,
   });

@@ -52,6 +52,12 @@ export const guardrails = setting.list(
   { description: 'Checks of all that callers send to models and get from them, in this order.' },
 );
 
+export const promptCache = setting.choice(['off', 'agents', 'auto'], {
+  default: 'agents',
+  description:
+    'For whose calls the stable part of a prompt (instructions, tools, all but the last two messages) is marked for the caches of Anthropic and Bedrock, where the caller has marked nothing and the call is translated: nobody (`off`), the agents that Trestle starts, or everybody (`auto`).',
+});
+
 /** Where the records of calls go, besides the database. */
 export const exports = setting.list(
   setting.group('', {

@@ -92,6 +92,24 @@ export function cacheMarkers({ messages, tools }: ChatRequest): readonly JsonObj
   return marked.map(cacheControl).filter((marker) => marker !== undefined);
 }
 
+const MARKER = { cache_control: { type: 'ephemeral' } };
+/** The turn that is being written changes with each call. */
+const CHANGING_MESSAGES = 2;
+
+/** Marks what the next call is likely to repeat for the cache: the instructions, the tools, and all but the last two messages. */
+export function markStablePrefix(request: ChatRequest): ChatRequest {
+  const { messages, tools = [] } = request;
+  const firstTurn = messages.findIndex(({ role }) => role !== 'system' && role !== 'developer');
+  const places = [(firstTurn === -1 ? messages.length : firstTurn) - 1, messages.length - CHANGING_MESSAGES - 1];
+  return {
+    ...request,
+    messages: messages.map((message, index) => (places.includes(index) ? { ...message, ...MARKER } : message)),
+    ...(tools.length > 0 && {
+      tools: tools.map((tool, index) => (index === tools.length - 1 ? { ...tool, ...MARKER } : tool)),
+    }),
+  };
+}
+
 /** Members of a message, except those of tools, that only OpenAI's API has. */
 const ONLY_OPENAI = ['name', 'refusal', 'audio'] as const;
 

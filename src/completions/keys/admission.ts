@@ -6,6 +6,9 @@ import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import { costOf, countTokens, nanoOfUsd, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 
+/** The holder of calls that another part of this program makes, or an agent that it has started. */
+export const INTERNAL_ID = 'internal';
+
 /** Who calls the completions API. `id` is what usage is recorded under. */
 export interface KeyHolder {
   /** `key_...`, or `master`, `open` (nothing is configured) and `internal` (another part of this program). */

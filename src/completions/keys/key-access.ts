@@ -8,7 +8,7 @@ import { type Identify, isOwnCredential, type Principal, teamOf } from '../../pl
 import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import type { CompletionsSettings } from '../settings.ts';
-import { type Budgets, type CallTally, createCallTally, type KeyHolder, seesAll } from './admission.ts';
+import { type Budgets, type CallTally, createCallTally, INTERNAL_ID, type KeyHolder, seesAll } from './admission.ts';
 import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 import { TAGS_HEADER, withTags, withTrace } from './tags.ts';
@@ -67,7 +67,7 @@ const TEAM_HEADER = 'x-team';
 /** What calls with a login are recorded under; calls with an access token have the id of the token. */
 const LOGIN_ID = 'login';
 /** Another part of this program. */
-export const INTERNAL: KeyHolder = { ...MASTER, id: 'internal' };
+export const INTERNAL: KeyHolder = { ...MASTER, id: INTERNAL_ID };
 
 export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   const { lookup, budgets, throttle, clock, ownerOf, identify, onFlood } = options;

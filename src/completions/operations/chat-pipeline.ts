@@ -196,6 +196,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       translated,
       ...(legacy && request.parallel_tool_calls === undefined && { added: ['parallel_tool_calls'] }),
       promptTokens: call.promptTokens,
+      call,
       idempotencyId: answerId,
       answerId,
       created: Math.floor(clock.now() / 1000),

@@ -1,8 +1,10 @@
 import type { UsableApi } from '../apis/model-api.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 import type { Dialect, DialectContext } from '../dialects/dialect.ts';
+import type { KeyHolder } from '../keys/admission.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
 import { spliceModel } from '../relay/splice-body.ts';
+import type { CallRecord } from '../routing/call-record.ts';
 import type { UpstreamBody } from '../upstream/upstream-exchange.ts';
 
 /** A chat request as one upstream takes it. */
@@ -89,6 +91,8 @@ export interface ChatWork {
   readonly added?: readonly string[] | undefined;
   /** The request came in another API's form. */
   readonly translated?: boolean | undefined;
+  /** Whose call it is, and what is noted of it. */
+  readonly call?: { readonly holder: KeyHolder; readonly record: CallRecord };
   readonly promptTokens: number;
   /** The same for every try of one call, so that an upstream can recognise a repetition. */
   readonly idempotencyId: string;

@@ -3,10 +3,11 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-models.ts';
 import type { FindApi, KnownModel } from '../apis/model-api.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
-import { cacheMarkers } from '../dialects/conversation.ts';
-import type { Dialect, DialectContext } from '../dialects/dialect.ts';
+import { cacheMarkers, markStablePrefix } from '../dialects/conversation.ts';
+import type { Dialect, DialectContext, DialectName } from '../dialects/dialect.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
 import { failureInBody } from '../dialects/failure.ts';
+import { INTERNAL_ID } from '../keys/admission.ts';
 import { openAnswer } from '../relay/open-answer.ts';
 import { type OpenedChat, type OpenedStream, openStream, type StreamSink } from '../relay/open-stream.ts';
 import { createByteReader, createChunkReader, createFraming } from '../relay/stream-readers.ts';
@@ -15,6 +16,7 @@ import type { Attempt } from '../routing/attempt-call.ts';
 import type { CallerPresence } from '../routing/call-record.ts';
 import { DEMO_API } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
+import type { CompletionsSettings } from '../settings.ts';
 import { type FetchLinkedFiles, hasLinkedFiles } from '../upstream/linked-files.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { type ChatWork, dialectContext, encodeChat, speaksOpenai } from './encode-chat.ts';
@@ -28,6 +30,8 @@ interface OpenChatOptions {
   readonly knownModel: (api: string, model: string) => KnownModel | undefined;
   readonly clock: Clock;
   readonly fetchLinkedFiles: FetchLinkedFiles;
+  /** For whom the stable part of a prompt is marked for the upstream's cache. */
+  readonly promptCache?: CompletionsSettings['prompt_cache'];
   /** The largest event of a stream. */
   readonly maxEventBytes?: number;
 }
@@ -37,7 +41,16 @@ const CHOICES = Buffer.from('"choices"');
 const UNUSUAL = ['"error"', '"reasoning"', '"content":[', '"content": ['].map((mark) => Buffer.from(mark));
 
 export function createOpenChat(options: OpenChatOptions): OpenChat {
-  const { findApi, send, knownModel, clock, fetchLinkedFiles, maxEventBytes } = options;
+  const { findApi, send, knownModel, clock, fetchLinkedFiles, promptCache = 'off', maxEventBytes } = options;
+
+  /** Only where the upstream has such a cache, and the caller has marked nothing. */
+  function marksPrompt(dialect: DialectName, known: KnownModel | undefined, { call, request }: ChatWork): boolean {
+    if (promptCache === 'off' || call === undefined) return false;
+    if (promptCache === 'agents' && call.holder.id !== INTERNAL_ID) return false;
+    const hasCache = dialect === 'anthropic' || (dialect === 'bedrock' && known?.prices?.cacheRead !== undefined);
+    return hasCache && cacheMarkers(request).length === 0;
+  }
+
   return async (attempt, work, presence) => {
     const { target } = attempt;
     if (target.apiId === DEMO_API) {
@@ -62,7 +75,9 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     });
     // Bedrock fetches nothing from the web.
     const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);
-    const request = fetches ? await fetchLinkedFiles(work.request, presence) : work.request;
+    const given = marksPrompt(api.dialect, known, work) ? markStablePrefix(work.request) : work.request;
+    if (work.call !== undefined) work.call.record.promptMarked = given !== work.request;
+    const request = fetches ? await fetchLinkedFiles(given, presence) : given;
     const encoded = encodeChat(dialect, request, context, work.bytes);
     const { added } = work;
     const dropped = added === undefined ? encoded.dropped : encoded.dropped.filter((name) => !added.includes(name));

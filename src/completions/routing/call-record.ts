@@ -12,6 +12,8 @@ export interface CallRecord extends AttemptRecord {
   dropped: readonly string[];
   /** The request without what guardrails masked: what is stored instead of the one that came. */
   maskedRequest?: string;
+  /** Parts of the prompt were marked for the upstream's cache by us. */
+  promptMarked?: boolean;
   /** The first event of the answer is there. */
   firstToken(): void;
   /** What tells the caller how its call goes (contract/completions 5). */
@@ -60,6 +62,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
       // Known before the headers are sent only where the response is complete by then.
       if (costNano !== undefined) headers['x-cost-usd'] = usdText(costNano);
       if (dropped.length > 0) headers['x-dropped-params'] = visible(dropped.slice(0, MAX_NAMES).join(', '));
+      if (record.promptMarked === true) headers['x-prompt-cache'] = 'auto';
       return headers;
     },
     settle({ outcome, status, measured, content }) {
