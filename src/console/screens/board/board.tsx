@@ -65,7 +65,7 @@ export default function Board() {
         </Link>
       </header>
       <ErrorBox error={error} />
-      <FirstSteps />
+      <FirstSteps isEmpty={isEmpty} />
       {isEmpty ? (
         <Empty />
       ) : view === 'board' ? (

@@ -10,7 +10,7 @@ const DISMISSED = 'trestle.first-steps';
 const LOOK_MS = 10_000;
 
 /** What a new installation still lacks, for those who can change it. Each step goes away when it is done or dismissed. */
-export function FirstSteps() {
+export function FirstSteps({ isEmpty }: { readonly isEmpty: boolean }) {
   const { system, person } = useConsole();
   const [dismissed, setDismissed] = useState(() => (localStorage.getItem(DISMISSED) ?? '').split(' '));
   const isOperator = person === undefined || person.permissions.includes('admin.bridge.read');
@@ -36,8 +36,9 @@ export function FirstSteps() {
   const others = agents.data?.filter(({ providerId }) => providerId !== 'builtin') ?? [];
   const lacksAgent = asks('agent') && agents.data !== undefined && !others.some(({ state }) => state === 'ok');
   if (!lacksModel && !lacksAgent) return null;
+  // Where there is work already, it comes first: the steps are lines.
   return (
-    <section className="first-steps" aria-label="First steps">
+    <section className={isEmpty ? 'first-steps' : 'first-steps small'} aria-label="First steps">
       {lacksModel ? (
         <Step title="Connect a model" onDismiss={() => dismiss('model')}>
           <p>
