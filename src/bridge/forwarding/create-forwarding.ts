@@ -326,6 +326,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         followPeer: createFollowPeer({ clock, lookup, connectMs: limits.connectMs, idleMs: limits.followIdleMs }),
         relay,
         placeOf: followedPlace,
+        onPlaced: routes.onBound,
       }),
     async download(nodeId, path, signal) {
       const node = map.others.get(nodeId);

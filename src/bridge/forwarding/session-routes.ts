@@ -6,7 +6,7 @@ import type { SessionRouteStore } from '../storage/instance-and-route-stores.ts'
 import type { SessionStore } from '../storage/session-store.ts';
 
 /** What a call is about: a session, a job, a job that its idempotency key stands for, or the jobs of a node. */
-interface CallName {
+export interface CallName {
   readonly kind: 'session' | 'job' | 'job-key' | 'jobs';
   readonly name: string;
 }
@@ -92,6 +92,8 @@ export interface Binding extends Place {
 
 /** Remembers which node has what: spec/bridge 4.6, rule 3. It is durable, for 24 hours after the last use. */
 export interface SessionRoutes {
+  /** Called with the names of what another node has got. */
+  onBound(listener: (names: readonly CallName[]) => void): void;
   find(principal: Principal, call: Pick<CallNames, 'names' | 'makes'>): Promise<Place | undefined>;
   /** The places of the sessions of a thread that the principal means, each once. */
   findThread(principal: Principal, threadId: string): Promise<readonly Place[]>;
@@ -133,6 +135,8 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
     const now = clock.now();
     if (row.used_at < now - NOTED_MS) store.touch(row, now).catch(onError);
   }
+
+  let bound: (names: readonly CallName[]) => void = () => undefined;
 
   function rowsOf({ names, owner, threadId, nodeId }: Binding): readonly SessionRouteRow[] {
     return names.map(({ kind, name }) => ({
@@ -184,17 +188,23 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
         return { nodeId: row.node_id, owner: row.owner };
       });
     },
+    onBound(listener) {
+      bound = listener;
+    },
     async bind(binding, insteadOf) {
       const rows = rowsOf(binding);
       const [first] = rows;
       if (first === undefined) return binding.nodeId;
       if (insteadOf === undefined) await store.claim(rows, usedAfter());
       else await store.move(rows, insteadOf, binding.nodeId);
-      return (await store.find(first, usedAfter()))?.node_id ?? binding.nodeId;
+      const nodeId = (await store.find(first, usedAfter()))?.node_id ?? binding.nodeId;
+      bound(binding.names);
+      return nodeId;
     },
     async remember(binding) {
       const rows = rowsOf(binding);
       if (rows.length > 0) await store.put(rows);
+      bound(binding.names);
     },
     stop: () => sweeping.stop(),
   };

@@ -7,6 +7,7 @@ import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { NotificationSink } from '../sessions/update-hub.ts';
 import type { ForwardCandidate } from './decide-forward.ts';
 import { createPeerConnector } from './endpoints.ts';
+import type { CallName } from './session-routes.ts';
 
 /** Updates of one session that reach one connection over several answers: each is passed on once, in order. */
 export interface UpdateRelay {
@@ -169,6 +170,8 @@ export interface SessionFollowingParts {
   readonly relay: UpdateRelay;
   /** Undefined for a session that lives here, or nowhere. */
   placeOf(caller: BridgeCaller, sessionId: string): Promise<FollowedPlace | undefined>;
+  /** Calls whenever another node has got something, with its names. */
+  onPlaced(listener: (names: readonly CallName[]) => void): void;
 }
 
 export function createSessionFollowing(parts: SessionFollowingParts): SessionFollowing {
@@ -177,44 +180,84 @@ export function createSessionFollowing(parts: SessionFollowingParts): SessionFol
   const following = new Map<NotificationSink, (() => void)[]>();
   const gone = new WeakSet<NotificationSink>();
 
+  /** By session, those who followed it before it was known where it lives. */
+  const waiting = new Map<string, Map<NotificationSink, Follower>>();
+  const waitsFor = new WeakMap<NotificationSink, string>();
+
+  function wait(sessionId: string, follower: Follower): void {
+    const followers = waiting.get(sessionId) ?? new Map<NotificationSink, Follower>();
+    waiting.set(sessionId, followers.set(follower.receiver, follower));
+    // A connection, and each session that a live socket follows, has a receiver of its own.
+    waitsFor.set(follower.receiver, sessionId);
+  }
+
+  /** Whether the session lives on another node, and is followed there. */
+  async function followElsewhere(sessionId: string, follower: Follower): Promise<boolean> {
+    const { caller, afterSeq, receiver, lost } = follower;
+    const place = await placeOf(caller, sessionId);
+    if (gone.has(receiver)) return true;
+    if (place === undefined) {
+      wait(sessionId, follower);
+      return false;
+    }
+    const shared = relay.open(receiver, `${place.owner}\n${sessionId}`);
+    const stop = await followPeer({
+      endpoint: place.candidate.nextHop.endpoint,
+      headers: place.headers,
+      sessionId,
+      afterSeq,
+      withQuestions: receiver.takesQuestions === true,
+      update(params) {
+        const seq = seqOf(params);
+        if (seq !== undefined) shared.take(seq, () => receiver.update(rawJson(JSON.stringify(params)), seq));
+      },
+      async drained() {
+        await shared.room();
+        return receiver.drained();
+      },
+      ended() {
+        void shared.end();
+        if (!gone.has(receiver)) lost();
+      },
+    });
+    if (gone.has(receiver)) stop();
+    else following.set(receiver, [...(following.get(receiver) ?? []), stop]);
+    return true;
+  }
+
+  parts.onPlaced((names) => {
+    for (const { kind, name } of names) {
+      const followers = kind === 'session' ? waiting.get(name) : undefined;
+      waiting.delete(kind === 'session' ? name : '');
+      for (const follower of followers?.values() ?? []) {
+        // Its first updates may be there before the connection is.
+        followElsewhere(name, { ...follower, afterSeq: follower.afterSeq ?? 0 }).catch(follower.lost);
+      }
+    }
+  });
+
   return {
     async follow(caller, sessionId, afterSeq, receiver, lost) {
-      const place = await placeOf(caller, sessionId);
-      if (gone.has(receiver)) return;
-      if (place === undefined) {
-        await sessions.follow(caller.principal, sessionId, afterSeq, receiver);
-        return;
-      }
-      const shared = relay.open(receiver, `${place.owner}\n${sessionId}`);
-      const stop = await followPeer({
-        endpoint: place.candidate.nextHop.endpoint,
-        headers: place.headers,
-        sessionId,
-        afterSeq,
-        withQuestions: receiver.takesQuestions === true,
-        update(params) {
-          const seq = seqOf(params);
-          if (seq !== undefined) shared.take(seq, () => receiver.update(rawJson(JSON.stringify(params)), seq));
-        },
-        async drained() {
-          await shared.room();
-          return receiver.drained();
-        },
-        ended() {
-          void shared.end();
-          if (!gone.has(receiver)) lost();
-        },
-      });
-      if (gone.has(receiver)) stop();
-      else following.set(receiver, [...(following.get(receiver) ?? []), stop]);
+      const isElsewhere = await followElsewhere(sessionId, { caller, afterSeq, receiver, lost });
+      if (!isElsewhere) await sessions.follow(caller.principal, sessionId, afterSeq, receiver);
     },
     forget(receiver) {
       gone.add(receiver);
       sessions.forget(receiver);
       for (const stop of following.get(receiver) ?? []) stop();
       following.delete(receiver);
+      const sessionId = waitsFor.get(receiver) ?? '';
+      const followers = waiting.get(sessionId);
+      if (followers?.delete(receiver) && followers.size === 0) waiting.delete(sessionId);
     },
   };
+}
+
+interface Follower {
+  readonly caller: BridgeCaller;
+  readonly afterSeq: number | undefined;
+  readonly receiver: NotificationSink;
+  readonly lost: () => void;
 }
 
 /** Updates of a session that lives on another node. */

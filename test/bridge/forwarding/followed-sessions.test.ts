@@ -2,10 +2,13 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
+import { clientOf } from '../../kit/bridge/client-of.ts';
 import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
+import { MAIN_TOKEN } from '../../kit/bridge/start-bridge.ts';
 import { asMain, asNode, asReview, everythingTo, startNode, turn } from '../../kit/bridge/start-nodes.ts';
 import { startFaultProxy } from '../../kit/fault-proxy.ts';
 import type { TurnScript } from '../../kit/scripted-provider.ts';
+import { until } from '../../kit/until.ts';
 
 const VIA_B =
   '{ rules: [{ methods: ["*"], target: { node_id: c } }], routes: [{ target_node_id: c, next_hop_node_id: b }] }';
@@ -70,6 +73,25 @@ test('forwarding: who follows a session elsewhere sees what others do in it, and
     follower.updates.map((_, index) => index + 1),
   );
   assert.equal((await stranger.call('acp.capabilities', {})).error, undefined);
+  assert.equal(stranger.updates.length, 0);
+});
+
+test('forwarding: who follows a session before it starts elsewhere sees it from its first update on, each once', async (t) => {
+  const b = await startNode(t, { id: 'b' });
+  const a = await startNode(t, { id: 'a', peers: { b: b.url }, forwarding: everythingTo('b') });
+  const first = await openClient(t, a.url, { headers: asMain, query: 'sessionId=later&afterSeq=0' });
+  const stranger = await openClient(t, a.url, { headers: asReview, query: 'sessionId=later' });
+  const live = clientOf(t, { url: a.url, token: MAIN_TOKEN });
+  const plain: number[] = [];
+  live.live.follow('later', ({ seq }) => void plain.push(seq), { afterSeq: 0 });
+  await until('the live socket', () => live.live.status().isOpen);
+  // Answered after what came before it: both follow by now.
+  await Promise.all([first.call('acp.capabilities', {}), live.sessions.list()]);
+  const { updates } = await stream(a.url, { method: 'session.start', params: turn('later') }, asMain);
+  const expected = numbers(updates);
+  await first.seen(({ seq }) => seq === expected.at(-1));
+  await until('the live socket to have all', () => plain.length >= expected.length);
+  assert.deepEqual([numbers(first.updates), plain], [expected, expected]);
   assert.equal(stranger.updates.length, 0);
 });
 
