@@ -11,7 +11,7 @@ import {
   importsRunOneWay,
   onlyListedPackages,
   tooManyFiles,
-} from './architecture/import-rules.ts';
+} from './import-rules.ts';
 import {
   checkPath,
   genericPlatform,
@@ -19,8 +19,8 @@ import {
   noBarrelsNoDefaults,
   noLeftovers,
   shortFiles,
-} from './architecture/naming-rules.ts';
-import { noDynamicPatterns } from './architecture/pattern-rules.ts';
+} from './naming-rules.ts';
+import { noDynamicPatterns } from './pattern-rules.ts';
 import {
   consoleInCommands,
   environmentInOnePlace,
@@ -28,23 +28,10 @@ import {
   noSourceExtensionInPaths,
   sqlInStorage,
   timersOnTheClock,
-} from './architecture/placement-rules.ts';
-import {
-  noEvaluation,
-  noForcedTypes,
-  noPlainSecretComparison,
-  noShell,
-  oneRuleForOwners,
-} from './architecture/safety-rules.ts';
-import {
-  describe,
-  listFiles,
-  projectRoot,
-  type Rule,
-  readSources,
-  type Violation,
-} from './architecture/source-file.ts';
-import { checkWalks } from './architecture/walks.ts';
+} from './placement-rules.ts';
+import { noEvaluation, noForcedTypes, noPlainSecretComparison, noShell, oneRuleForOwners } from './safety-rules.ts';
+import { describe, listFiles, projectRoot, type Rule, readSources, type Violation } from './source-file.ts';
+import { checkWalks } from './walks.ts';
 
 const allFolders = ['src', 'test', 'bench', 'scripts', 'examples'];
 const program = readSources(['src']);
