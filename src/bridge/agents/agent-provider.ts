@@ -1,4 +1,5 @@
 import type { Payer } from '../../platform/identity/owner.ts';
+import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
 import type { Artifact } from '../contract/session.ts';
 import type {
@@ -19,7 +20,6 @@ import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { SessionMcpServer } from '../sessions/mcp-servers.ts';
 import type { ProbeResult } from './probe-board.ts';
 import type { PlacedFile } from './prompt-content.ts';
-import type { TurnTrace } from './turn-trace.ts';
 
 /**
  * One agent that can do work. The session orchestrator knows agents by this interface only; what is special about an
@@ -117,6 +117,21 @@ export interface TurnTimeouts {
   readonly silenceMs?: number;
   /** How long a turn may take to stop by itself. */
   readonly stopMs?: number;
+}
+
+/** The place of a turn in a trace. */
+export interface TurnTrace {
+  /** The span that model calls and further turns are part of. Undefined: there is none yet. */
+  readonly context: TraceContext | undefined;
+  /** Begins a span, in a new trace where there is none yet. */
+  begin(name: string): TurnSpan;
+}
+
+export type SpanAttributes = Readonly<Record<string, string | number>>;
+
+export interface TurnSpan extends TurnTrace {
+  readonly context: TraceContext;
+  end(attributes: SpanAttributes, failed: boolean): void;
 }
 
 /** The task of an agent, and the functions with which it reports. */

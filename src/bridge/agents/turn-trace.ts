@@ -1,22 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { SpanExport, TraceContext } from '../../platform/telemetry/spans.ts';
-import type { AgentEvent, AgentTurn, TurnEnd } from './agent-provider.ts';
-
-/** The place of a turn in a trace. */
-export interface TurnTrace {
-  /** The span that model calls and further turns are part of. Undefined: there is none yet. */
-  readonly context: TraceContext | undefined;
-  /** Begins a span, in a new trace where there is none yet. */
-  begin(name: string): TurnSpan;
-}
-
-export type SpanAttributes = Readonly<Record<string, string | number>>;
-
-interface TurnSpan extends TurnTrace {
-  readonly context: TraceContext;
-  end(attributes: SpanAttributes, failed: boolean): void;
-}
+import type { AgentEvent, AgentTurn, SpanAttributes, TurnEnd, TurnTrace } from './agent-provider.ts';
 
 interface TurnTracesOptions {
   readonly spans: Pick<SpanExport, 'add'>;

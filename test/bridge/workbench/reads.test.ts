@@ -4,14 +4,7 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import type { FileView, FolderPage } from '../../../src/bridge/contract/files.ts';
-import type {
-  AuditPage,
-  SessionPage,
-  SessionView,
-  Summary,
-  TurnPage,
-  UpdatePage,
-} from '../../../src/bridge/contract/workbench.ts';
+import type * as contract from '../../../src/bridge/contract/workbench.ts';
 import { bearer, call } from '../../kit/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
 import { createScriptedProvider } from '../../kit/scripted-provider.ts';
@@ -69,7 +62,7 @@ await call(url, 'session.message', { sessionId: 'one', taskPrompt: 'again' }, ma
 await start('secret', 'Something private', review);
 
 test('a summary tells what a session is about, what it cost and how its last turn ended', async () => {
-  const { session } = (await get<SessionView>('sessions/one')).body;
+  const { session } = (await get<contract.SessionView>('sessions/one')).body;
   const { createdAt, updatedAt, lastTurn, lastSeq, ...rest } = session;
   assert.deepEqual(rest, {
     sessionId: 'one',
@@ -96,7 +89,7 @@ test('a summary tells what a session is about, what it cost and how its last tur
   });
   assert.equal(lastTurn?.status, 'completed');
   assert.ok(updatedAt >= createdAt && createdAt > 1e12);
-  const { updates } = (await get<UpdatePage>('sessions/one/updates?limit=1')).body;
+  const { updates } = (await get<contract.UpdatePage>('sessions/one/updates?limit=1')).body;
   assert.equal(updates[0]?.seq, lastSeq, 'the number of the last update');
 });
 
@@ -104,57 +97,57 @@ test('a session that runs or waits says so, with what it is doing, and is counte
   const running = start('busy', 'wait for me');
   await until(
     'the session runs',
-    async () => (await get<SessionPage>('sessions?state=running')).body.sessions.length > 0,
+    async () => (await get<contract.SessionPage>('sessions?state=running')).body.sessions.length > 0,
   );
   const waiting = call(url, 'session.message', { sessionId: 'busy', taskPrompt: 'next' }, main);
-  await until('a turn waits', async () => (await get<SessionView>('sessions/busy')).body.queued?.length === 1);
-  const { session, queued } = (await get<SessionView>('sessions/busy')).body;
+  await until('a turn waits', async () => (await get<contract.SessionView>('sessions/busy')).body.queued?.length === 1);
+  const { session, queued } = (await get<contract.SessionView>('sessions/busy')).body;
   assert.equal(session.state, 'running');
   assert.equal(session.doing, 'Run the tests');
   assert.equal(session.turns, 2);
   assert.equal(session.queuedTurns, 1);
   assert.equal(queued[0]?.prompt, 'next');
-  const { counts, sessions } = (await get<SessionPage>('sessions?state=running')).body;
+  const { counts, sessions } = (await get<contract.SessionPage>('sessions?state=running')).body;
   assert.deepEqual(
     sessions.map(({ sessionId }) => sessionId),
     ['busy'],
   );
   assert.equal(counts.running, 1);
-  const idle = (await get<SessionPage>('sessions?state=idle')).body.sessions.map(({ sessionId }) => sessionId);
+  const idle = (await get<contract.SessionPage>('sessions?state=idle')).body.sessions.map(({ sessionId }) => sessionId);
   assert.ok(!idle.includes('busy') && idle.includes('one'));
   await call(url, 'session.cancel', { sessionId: 'busy' }, main);
   await Promise.all([running, waiting]);
-  const after = (await get<SessionView>('sessions/busy')).body.session;
+  const after = (await get<contract.SessionView>('sessions/busy')).body.session;
   assert.deepEqual([after.state, after.lastTurn?.status, after.turns], ['idle', 'cancelled', 2]);
 });
 
 test('lists are newest first, filtered, and paged without gaps', async () => {
   for (const name of ['p1', 'p2', 'p3', 'p4', 'p5']) await start(name, `Page ${name}`, main, { threadId: 'pages' });
-  const ids = (body: SessionPage) => body.sessions.map(({ sessionId }) => sessionId);
+  const ids = (body: contract.SessionPage) => body.sessions.map(({ sessionId }) => sessionId);
   const found: string[] = [];
   for (let cursor = ''; ; ) {
-    const { body } = await get<SessionPage>(`sessions?threadId=pages&limit=2${cursor}`);
+    const { body } = await get<contract.SessionPage>(`sessions?threadId=pages&limit=2${cursor}`);
     found.push(...ids(body));
     if (body.nextCursor === null) break;
     cursor = `&cursor=${body.nextCursor}`;
   }
   assert.deepEqual(found, ['p5', 'p4', 'p3', 'p2', 'p1']);
-  assert.deepEqual(ids((await get<SessionPage>('sessions?search=PAGE%20P3')).body), ['p3']);
+  assert.deepEqual(ids((await get<contract.SessionPage>('sessions?search=PAGE%20P3')).body), ['p3']);
   // Behind more sessions than are read first.
-  assert.deepEqual(ids((await get<SessionPage>('sessions?search=fix%20the%20build&limit=1')).body), ['one']);
-  assert.deepEqual(ids((await get<SessionPage>(`sessions?folder=${join(root, 'project')}`)).body), ['one']);
-  assert.deepEqual(ids((await get<SessionPage>('sessions?providerId=nobody')).body), []);
-  assert.deepEqual(ids((await get<SessionPage>('sessions?owner=review')).body), ['secret']);
+  assert.deepEqual(ids((await get<contract.SessionPage>('sessions?search=fix%20the%20build&limit=1')).body), ['one']);
+  assert.deepEqual(ids((await get<contract.SessionPage>(`sessions?folder=${join(root, 'project')}`)).body), ['one']);
+  assert.deepEqual(ids((await get<contract.SessionPage>('sessions?providerId=nobody')).body), []);
+  assert.deepEqual(ids((await get<contract.SessionPage>('sessions?owner=review')).body), ['secret']);
 });
 
 test('an owner sees its own work and nothing of others, in every route', async () => {
-  const own = (await get<SessionPage>('sessions', review)).body;
+  const own = (await get<contract.SessionPage>('sessions', review)).body;
   assert.deepEqual(
     own.sessions.map(({ sessionId }) => sessionId),
     ['secret'],
   );
   assert.deepEqual(own.counts, { needsYou: 0, running: 0, waiting: 0, idle: 1 });
-  assert.deepEqual((await get<SessionPage>('sessions?owner=main', review)).body.sessions, []);
+  assert.deepEqual((await get<contract.SessionPage>('sessions?owner=main', review)).body.sessions, []);
   for (const path of ['one', 'one/turns', 'one/updates', 'one/export', 'one/files?path=a', 'one?owner=main']) {
     const { status, body } = await get<{ error: string; requestId: string }>(`sessions/${path}`, review);
     assert.equal(status, 404, path);
@@ -162,27 +155,27 @@ test('an owner sees its own work and nothing of others, in every route', async (
     assert.ok(body.requestId.length > 0);
   }
   assert.equal((await patch('one', { title: 'mine' }, review)).status, 404);
-  const audit = (await get<AuditPage>('audit', review)).body.entries;
+  const audit = (await get<contract.AuditPage>('audit', review)).body.entries;
   assert.ok(audit.length > 0 && audit.every(({ owner }) => owner === 'review'));
-  assert.deepEqual((await get<AuditPage>('audit?owner=main', review)).body.entries, []);
+  assert.deepEqual((await get<contract.AuditPage>('audit?owner=main', review)).body.entries, []);
   assert.equal((await get('nodes', review)).status, 403);
-  assert.equal((await get<SessionView>('sessions/secret')).body.session.owner, 'review', 'main sees all');
+  assert.equal((await get<contract.SessionView>('sessions/secret')).body.session.owner, 'review', 'main sees all');
 });
 
 test('title, archive and pin are changed, and the next turn brings an archived session back', async () => {
   await start('kept', 'Keep me');
   const changed = await patch('kept', { title: 'Ümläut \u0000 "x"', archived: true, pinned: true });
   assert.equal(changed.status, 200);
-  const { session } = (await changed.json()) as { session: Summary };
+  const { session } = (await changed.json()) as { session: contract.Summary };
   assert.deepEqual([session.title, session.state, session.pinned], ['Ümläut \u0000 "x"', 'archived', true]);
   const listed = async (query: string) =>
-    (await get<SessionPage>(`sessions${query}`)).body.sessions.some(({ sessionId }) => sessionId === 'kept');
+    (await get<contract.SessionPage>(`sessions${query}`)).body.sessions.some(({ sessionId }) => sessionId === 'kept');
   assert.equal(await listed(''), false);
   assert.equal(await listed('?state=archived'), true);
   assert.equal(await listed('?state=archived&search=%C3%BCml'), true);
   await call(url, 'session.message', { sessionId: 'kept', taskPrompt: 'more' }, main);
   assert.equal(await listed('?state=idle'), true);
-  assert.equal((await get<SessionView>('sessions/kept')).body.session.title, 'Ümläut \u0000 "x"');
+  assert.equal((await get<contract.SessionView>('sessions/kept')).body.session.title, 'Ümläut \u0000 "x"');
   for (const wrong of [{}, { title: '' }, { title: 'x'.repeat(201) }, { owner: 'main' }, { archived: 'yes' }]) {
     assert.equal((await patch('kept', wrong)).status, 400, JSON.stringify(wrong));
   }
@@ -192,17 +185,17 @@ test('title, archive and pin are changed, and the next turn brings an archived s
 });
 
 test('turns come newest first, with their result and the beginning of long texts', async () => {
-  const { turns, nextCursor } = (await get<TurnPage>('sessions/one/turns?limit=1')).body;
+  const { turns, nextCursor } = (await get<contract.TurnPage>('sessions/one/turns?limit=1')).body;
   assert.deepEqual([turns[0]?.prompt, turns[0]?.method, turns[0]?.status], ['again', 'session.message', 'completed']);
   assert.deepEqual([turns[0]?.output, turns[0]?.costUsd, turns[0]?.truncated], ['all good', 0.25, false]);
-  const rest = (await get<TurnPage>(`sessions/one/turns?before=${nextCursor}`)).body;
+  const rest = (await get<contract.TurnPage>(`sessions/one/turns?before=${nextCursor}`)).body;
   assert.deepEqual(
     rest.turns.map(({ prompt }) => prompt),
     ['Fix the build\nand more'],
   );
   assert.equal(rest.nextCursor, null);
   await start('long', 'long text');
-  const long = (await get<TurnPage>('sessions/long/turns')).body.turns[0];
+  const long = (await get<contract.TurnPage>('sessions/long/turns')).body.turns[0];
   assert.equal(long?.truncated, true);
   const whole = 'x\n"'.repeat(40_000);
   assert.ok(long !== undefined && long.output.length > 5_000 && whole.startsWith(long.output));
@@ -211,7 +204,7 @@ test('turns come newest first, with their result and the beginning of long texts
 
 test('the update of a turn that starts has at most 4,096 characters of its prompt, and no half of one', async () => {
   await start('shown', `${'x'.repeat(4095)}🙂 and more`);
-  const { updates } = (await get<UpdatePage>('sessions/shown/updates?kinds=started')).body;
+  const { updates } = (await get<contract.UpdatePage>('sessions/shown/updates?kinds=started')).body;
   assert.deepEqual(
     updates.map((update) => 'prompt' in update && update.prompt),
     ['x'.repeat(4095)],
@@ -219,7 +212,7 @@ test('the update of a turn that starts has at most 4,096 characters of its promp
 });
 
 test('updates are plain, in order, by number from both sides and by kind', async () => {
-  const { updates, hasEarlier, hasLater } = (await get<UpdatePage>('sessions/one/updates')).body;
+  const { updates, hasEarlier, hasLater } = (await get<contract.UpdatePage>('sessions/one/updates')).body;
   assert.deepEqual([hasEarlier, hasLater], [false, false]);
   const first = updates.filter(({ turnId }) => turnId === updates[0]?.turnId);
   assert.deepEqual(
@@ -246,7 +239,7 @@ test('updates are plain, in order, by number from both sides and by kind', async
       toolCallId: 't1',
     },
   );
-  const page = async (query: string) => (await get<UpdatePage>(`sessions/one/updates?${query}`)).body;
+  const page = async (query: string) => (await get<contract.UpdatePage>(`sessions/one/updates?${query}`)).body;
   const texts = await page('kinds=text');
   assert.deepEqual(
     texts.updates.map((update) => 'text' in update && update.text),
@@ -280,7 +273,7 @@ test('an export is a document that people read, or JSON with everything', async 
   const markdown = (await get('sessions/one/export')).text;
   assert.match(markdown, /^# Fix the build\n/);
   assert.match(markdown, /> Fix the build\n> and more\n\n- Run the tests\n\nall good\n/);
-  const { body } = await get<{ session: Summary; turns: unknown[]; updates: unknown[] }>(
+  const { body } = await get<{ session: contract.Summary; turns: unknown[]; updates: unknown[] }>(
     'sessions/one/export?form=json',
   );
   assert.deepEqual([body.session.sessionId, body.turns.length, body.updates.length], ['one', 2, 18]);
@@ -319,17 +312,17 @@ test('an export in pages is the same document, and no page is much longer than a
 });
 
 test('the audit is read by owner, action, session and time', async () => {
-  const { entries } = (await get<AuditPage>('audit?sessionId=one&action=permission')).body;
+  const { entries } = (await get<contract.AuditPage>('audit?sessionId=one&action=permission')).body;
   assert.equal(entries.length, 2);
   assert.deepEqual(
     [entries[0]?.decision, entries[0]?.subject],
     ['allowed', { title: 'Run the tests', toolCallId: 't1' }],
   );
   assert.ok((entries[0]?.at ?? 0) >= (entries[1]?.at ?? 0));
-  const page = (await get<AuditPage>('audit?sessionId=one&limit=1')).body;
-  const next = (await get<AuditPage>(`audit?sessionId=one&limit=1&cursor=${page.nextCursor}`)).body;
+  const page = (await get<contract.AuditPage>('audit?sessionId=one&limit=1')).body;
+  const next = (await get<contract.AuditPage>(`audit?sessionId=one&limit=1&cursor=${page.nextCursor}`)).body;
   assert.deepEqual([page.entries[0]?.id, next.entries[0]?.id], [entries[0]?.id, entries[1]?.id]);
-  assert.deepEqual((await get<AuditPage>('audit?to=1000')).body.entries, []);
+  assert.deepEqual((await get<contract.AuditPage>('audit?to=1000')).body.entries, []);
 });
 
 test('folders are listed inside the roots alone, without hidden, private and linked ones', async () => {

@@ -1,5 +1,5 @@
 import type { Payer } from '../../../platform/identity/owner.ts';
-import type { TurnTrace } from '../turn-trace.ts';
+import type { TurnTrace } from '../agent-provider.ts';
 
 /**
  * What the built-in agent asks of a model, in OpenAI's words. The bridge knows models by this function only: the
