@@ -145,16 +145,9 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .action(
       action((sessionId = '', given = '') => async (trestle, _server, { json }) => {
         const turnId = given || ((await trestle.sessions.turns(sessionId, { limit: 1 })).turns[0]?.turnId ?? '');
-        const undone = await trestle.sessions.undo(sessionId, turnId).catch((error: unknown) => {
-          const { files } = (error as { data?: { files?: unknown } }).data ?? {};
-          for (const path of Array.isArray(files) ? files : [])
-            context.stderr(`changed since: ${printable(String(path))}\n`);
-          throw error;
-        });
-        const lines = undone.restored.map((path) => `restored ${printable(path)}\n`);
-        context.stdout(
-          json === true ? `${JSON.stringify(undone)}\n` : lines.join('') || 'There was nothing to undo.\n',
-        );
+        const undone = await trestle.sessions.undo(sessionId, turnId).catch(nameFiles('changed since', context));
+        const text = () => pathLines('restored', undone.restored) || 'There was nothing to undo.\n';
+        context.stdout(json === true ? `${JSON.stringify(undone)}\n` : text());
       }),
     );
   sessions
@@ -165,16 +158,9 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .action(
       action((sessionId = '') => async (trestle, _server, { json, step }) => {
         const chosen = step === undefined ? {} : { step: Number(step) };
-        const merged = await trestle.sessions.merge(sessionId, chosen).catch((error: unknown) => {
-          const { files } = (error as { data?: { files?: unknown } }).data ?? {};
-          for (const path of Array.isArray(files) ? files : [])
-            context.stderr(`in the way: ${printable(String(path))}\n`);
-          throw error;
-        });
-        const lines = merged.files.map((path) => `merged ${printable(path)}\n`);
-        context.stdout(
-          json === true ? `${JSON.stringify(merged)}\n` : lines.join('') || 'There was nothing to merge.\n',
-        );
+        const merged = await trestle.sessions.merge(sessionId, chosen).catch(nameFiles('in the way', context));
+        const text = () => pathLines('merged', merged.files) || 'There was nothing to merge.\n';
+        context.stdout(json === true ? `${JSON.stringify(merged)}\n` : text());
       }),
     );
   sessions
@@ -318,4 +304,17 @@ export function age(ms: number): string {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   return seconds < 86_400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
+}
+
+/** Prints the files that stood in the way of a call, from the details of its error, which is thrown again. */
+function nameFiles(label: string, context: CommandContext): (error: unknown) => never {
+  return (error) => {
+    const { files } = (error as { data?: { files?: unknown } }).data ?? {};
+    if (Array.isArray(files)) context.stderr(pathLines(`${label}:`, files.map(String)));
+    throw error;
+  };
+}
+
+function pathLines(label: string, paths: readonly string[]): string {
+  return paths.map((path) => `${label} ${printable(path)}\n`).join('');
 }
