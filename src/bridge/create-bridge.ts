@@ -25,8 +25,8 @@ import type { RpcOverStdio, RpcOverStdioOptions } from './editor/rpc-over-stdio.
 import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGateway } from './gateway/create-gateway.ts';
-import { openInstance } from './instances/create-relay.ts';
 import type { RegisteredInstance } from './instances/instance-registry.ts';
+import { type InstanceOptions, openInstance } from './instances/open-instance.ts';
 import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
@@ -66,14 +66,14 @@ export interface Bridge extends Pick<BridgeAccess, 'forOperators'> {
   stop(): Promise<void>;
 }
 
-export interface BridgeOptions extends Runtime, WorkPlaces, Pick<SessionsOptions, 'trace'> {
+export interface BridgeOptions
+  extends Runtime,
+    WorkPlaces,
+    Pick<SessionsOptions, 'trace'>,
+    Pick<InstanceOptions, 'address' | 'reachableAt' | 'wakeUps'> {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;
-  /** Where this instance is to listen, for the list of instances. */
-  readonly address: string;
-  /** Where other instances reach this one, as a URL; empty until it listens. */
-  reachableAt?(): string;
   /** For the device key, and for copies of what turns produce. */
   readonly dataDirectory: string;
   /** Encrypts the MCP servers of sessions. */
@@ -199,6 +199,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     instance: instance.id,
     home,
     lease: instance.lease,
+    flushElsewhere: relay?.flush,
+    tellOthers: relay?.tell,
     limits,
     permissions,
     withConfigured: createWithConfigured(settings.bridge),
@@ -206,7 +208,6 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     agentFailed: probes.lookNow,
   });
   const { orchestrator } = sessions;
-
   const access = createBridgeAccess({
     ...options,
     commandToken: createToken(options.randomness),
@@ -277,7 +278,6 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const here = { isBusyHere: orchestrator.isBusy, endJobs: jobs.endOf };
   const dispatchToOwner = relay?.wrap(dispatchHere, here) ?? dispatchHere;
   const dispatch = withTeams(withOwners(forwarding.wrap(dispatchToOwner)));
-
   const overHttp = createRpcOverHttp({
     access,
     dispatch,
@@ -286,7 +286,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     stalledAfterMs: settings.bridge.limits.stalled_after,
     onUnexpectedError,
   });
-  const following = forwarding.following(orchestrator);
+  const following = forwarding.following(relay?.following(sessions) ?? orchestrator);
   const overSocket = createRpcOverSocket({
     dispatch,
     sessions: following,
@@ -340,7 +340,6 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       fromInstance: relay && ((row: ArtifactRow, signal: AbortSignal) => relay.file('artifacts', row, signal)),
     },
   };
-
   return {
     methods,
     // Only `trestle stdio` needs this, so it is imported there.
@@ -366,6 +365,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       async settle() {
         jobs.settle();
         await Promise.all([sessions.settle(), forwarding.settle()]);
+        relay?.settle();
       },
     },
     agents: () => agents.map(({ id }) => ({ id, ...(probes.results().get(id) as ProbeResult) })),
@@ -385,7 +385,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       stopWatching?.();
       jobs.settle();
       stopped.abort();
-      relay?.stop();
+      await relay?.stop();
       workbench.stop();
       await sweeping.stop();
       await attachments.stop();

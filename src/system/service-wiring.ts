@@ -8,7 +8,7 @@ import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
 import { createTurnTraces } from '../bridge/agents/turn-trace.ts';
 import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
-import { reachableAt } from '../bridge/instances/create-relay.ts';
+import { reachableAt } from '../bridge/instances/open-instance.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';

@@ -294,8 +294,8 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'editor/editor-sessions.ts': ['working directory'],
   'editor/rpc-over-stdio.ts': ['working directory'],
   'gateway/gateway-messages.ts': 'reads and writes one file of the data directory',
-  'instances/create-relay.ts':
-    'reads one file of the data directory, and artifacts and uploads by our own ids; test/e2e/any-instance.test.ts',
+  'instances/create-relay.ts': 'reads artifacts and uploads by our own ids; test/e2e/any-instance.test.ts',
+  'instances/open-instance.ts': 'reads and writes one file of the data directory',
   'jobs/create-jobs.ts': ['working directory'],
   'jobs/submit-job.ts': ['working directory'],
   'sessions/private-places.ts': ['working directory', 'read_file'],

@@ -1,16 +1,15 @@
 import { createReadStream } from 'node:fs';
-import { lstat, open, readFile } from 'node:fs/promises';
-import { networkInterfaces } from 'node:os';
+import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { Type } from 'typebox';
 import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import { type Call, defineRoute, type Guard, type Operation, Reply, type Route } from '../../platform/http/surface.ts';
 import type { PersonTokens } from '../../platform/identity/principal.ts';
-import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createDispatch, type Dispatch, defineMethod, type MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
@@ -18,15 +17,28 @@ import type { BridgeCaller } from '../access.ts';
 import type { RelayedFile } from '../artifacts/artifact-links.ts';
 import { type BridgeClient, NO_RESUME } from '../bridge-client.ts';
 import { createCallPeer, requestPeerFile } from '../forwarding/call-node.ts';
-import { isTunnelAddress } from '../forwarding/endpoints.ts';
+import { principalOf } from '../principal.ts';
 import { createRpcOverHttp, type RpcOverHttpOptions } from '../rpc-over-http.ts';
-import type { ArtifactRow, BridgeSchema } from '../storage/bridge-schema.ts';
+import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
+import type { UpdateHub } from '../sessions/update-hub.ts';
+import type { ArtifactRow, BridgeSchema, SessionRow } from '../storage/bridge-schema.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
 import { createSessionStore } from '../storage/session-store.ts';
+import { createUpdateStore } from '../storage/update-store.ts';
 import { asClient } from '../team-work.ts';
-import { CLOCK_DIFFERS, type RegisteredInstance, registerInstance } from './instance-registry.ts';
-import { createRelayClient, type FileKind, RELAY_PATH, type RelayEnvelope, receiveCaller } from './relay-call.ts';
+import type { SessionSummaries } from '../workbench/session-summaries.ts';
+import type { RegisteredInstance } from './instance-registry.ts';
+import {
+  createRelayClient,
+  type FileKind,
+  RELAY_PATH,
+  type RelayCall,
+  type RelayEnvelope,
+  type RelayTarget,
+  receiveCaller,
+} from './relay-call.ts';
 import { createRelaySignatures, type SignedRequest } from './relay-signature.ts';
+import { createSessionFeeds, FLUSH, FOLLOW, type SessionFeeds, serveFollower, UPDATE } from './session-feeds.ts';
 import {
   createOwnerDispatch,
   createSessionOwners,
@@ -51,6 +63,14 @@ export interface Relay {
       readonly messageBytes: number;
     },
   ): readonly Route[];
+  /** Lets connections follow sessions of other instances, and serves the followers of others. Call it once, before `routes`. */
+  following(here: FollowingParts): SessionFollowing;
+  /** Stores what another instance has published of a session that is followed here. */
+  flush(sessionKey: string): Promise<void>;
+  /** Tells other instances that a turn has begun or ended, or that a session was closed. */
+  tell(sessionKey: string): void;
+  /** Serves no followers any more: this instance is about to stop, and its turns have ended. */
+  settle(): void;
   /** Where other instances call. */
   readonly paths: readonly string[];
   /** Whether another living instance has the session. */
@@ -59,12 +79,22 @@ export interface Relay {
   file(kind: FileKind, row: KeptRow, signal?: AbortSignal): Promise<RelayedFile>;
   /** The bytes of such a file. */
   read(kind: FileKind, row: KeptRow): Promise<Buffer>;
-  stop(): void;
+  stop(): Promise<void>;
+}
+
+type SessionFollowing = Pick<SessionOrchestrator, 'follow' | 'forget'>;
+
+interface FollowingParts {
+  readonly orchestrator: SessionFollowing;
+  readonly hub: UpdateHub;
+  /** Stores what was published here. */
+  flush(): Promise<void>;
+  readonly summaries: Pick<SessionSummaries, 'changedElsewhere'>;
 }
 
 type KeptRow = Pick<ArtifactRow, 'id' | 'home' | 'size_bytes'>;
 
-interface RelayOptions {
+export interface RelayOptions {
   readonly database: Database<BridgeSchema>;
   readonly instance: Pick<RegisteredInstance, 'id' | 'lease' | 'databaseNow'>;
   /** The data directory of this instance, by its name. */
@@ -72,6 +102,8 @@ interface RelayOptions {
   readonly dataDirectory: string;
   readonly keys: SecretKeys;
   readonly personTokens: PersonTokens | undefined;
+  /** Undefined in tests: then what others do is found by looking. */
+  readonly wakeUps?: WakeUps | undefined;
   readonly clock: Clock;
   readonly randomness: Randomness;
   readonly logger: Pick<Logger, 'warn'>;
@@ -84,6 +116,9 @@ const CONNECT_MS = 2_000;
 /** What the envelope of a relayed call may take, besides the call itself. */
 const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const SERVE_ROW = 'instance.row';
+const INTERNAL: ReadonlySet<string> = new Set([SERVE_ROW, FOLLOW, FLUSH]);
+/** The topic of messages about sessions; their subject is an instance and the key of a session. */
+const SESSION_CHANGED = 'session';
 const FILE_ID = /^(?:art|att)_[a-z0-9]{26}$/;
 
 const op = {
@@ -91,7 +126,7 @@ const op = {
   file: { summary: 'A file for another instance.', unlisted: true },
 } as const satisfies Readonly<Record<string, Operation>>;
 
-function createRelay(options: RelayOptions): Relay {
+export function createRelay(options: RelayOptions): Relay {
   const { database, instance, home, dataDirectory, personTokens, clock, logger } = options;
   const stopped = new AbortController();
   const signatures = createRelaySignatures({ ...options, instance: instance.id, databaseNow: instance.databaseNow });
@@ -134,8 +169,52 @@ function createRelay(options: RelayOptions): Relay {
     if (owner !== undefined) throw new AppError('NOT_OWNER');
   }
 
+  let here: FollowingParts | undefined;
+  let feeds: SessionFeeds | undefined;
+  const left = new AbortController();
+  /** Asks another instance in the name of the owner of a session: who may follow it was decided here. */
+  const askFor = (
+    target: RelayTarget,
+    session: SessionRow,
+    method: string,
+    on: Partial<RelayCall>,
+    signal: AbortSignal,
+  ) =>
+    client.ask(
+      target,
+      {
+        caller: { principal: principalOf(session.owner) },
+        client: { wantsUpdates: true, resume: NO_RESUME, isStrict: false },
+        id: 'feed',
+        method,
+        params: { key: session.key },
+        accepted: () => undefined,
+        notified: () => undefined,
+        ...on,
+      },
+      AbortSignal.any([signal, stopped.signal]),
+    );
+  const ofSession = { params: Type.Object({ key: Type.String() }), result: Type.Unknown() };
   const internal = createDispatch<BridgeClient>({
     rows: [
+      defineMethod({
+        ...ofSession,
+        name: FOLLOW,
+        summary: 'Sends the updates of a session to another instance.',
+        async handle({ key }, call: MethodCall<BridgeClient>) {
+          if (here === undefined) throw new AppError('NOT_OWNER');
+          return serveFollower(key, call, { owners, hub: here.hub, clock, left: left.signal });
+        },
+      }),
+      defineMethod({
+        ...ofSession,
+        name: FLUSH,
+        summary: 'Stores what was published here.',
+        async handle() {
+          await here?.flush();
+          return {};
+        },
+      }),
       defineMethod({
         name: SERVE_ROW,
         summary: 'Serves a row of the second surface.',
@@ -238,7 +317,7 @@ function createRelay(options: RelayOptions): Relay {
     routes({ access, stalledAfterMs, onUnexpectedError, messageBytes }) {
       const over = createRpcOverHttp({
         access,
-        dispatch: (call) => (call.method === SERVE_ROW ? internal(call) : serve(call)),
+        dispatch: (call) => (INTERNAL.has(call.method) ? internal(call) : serve(call)),
         methodNames: new Set(),
         clock,
         stalledAfterMs,
@@ -265,6 +344,43 @@ function createRelay(options: RelayOptions): Relay {
         defineRoute(`GET ${RELAY_PATH}/:kind/:id`, signed, op.file, sendFile),
       ];
     },
+    following(parts) {
+      here = parts;
+      feeds = createSessionFeeds({
+        ...parts,
+        sessions: parts.orchestrator,
+        owners,
+        updates: createUpdateStore(database),
+        clock,
+        log: logger,
+        flush: (target, session, signal) => askFor(target, session, FLUSH, {}, signal),
+        openStream: (target, session, { accepted, update }, signal) =>
+          askFor(
+            target,
+            session,
+            FOLLOW,
+            {
+              accepted,
+              notified(method, params) {
+                const { seq, text } = Object(params) as Readonly<Record<string, unknown>>;
+                if (method === UPDATE && typeof text === 'string') update(Number(seq), text);
+                return undefined;
+              },
+            },
+            signal,
+          ),
+      });
+      options.wakeUps?.on(SESSION_CHANGED, (subject) => {
+        const [from, key] = subject.split(' ');
+        if (from === instance.id) return;
+        feeds?.woken(key);
+        if (key !== undefined) parts.summaries.changedElsewhere(key);
+      });
+      return feeds;
+    },
+    flush: async (key) => feeds?.flush(key),
+    tell: (key) => options.wakeUps?.send(SESSION_CHANGED, `${instance.id} ${key}`),
+    settle: () => left.abort(),
     paths: [RELAY_PATH],
     isElsewhere: async (owner, sessionId) =>
       (await owners.ofRow(await createSessionStore(database).find(sessionId, owner))) !== undefined,
@@ -273,57 +389,10 @@ function createRelay(options: RelayOptions): Relay {
       const { body } = await file(kind, row);
       return buffer(body);
     },
-    stop: () => stopped.abort(),
+    async stop() {
+      stopped.abort();
+      left.abort();
+      await feeds?.stop();
+    },
   };
-}
-
-/** Puts this bridge on the list of instances; where others share the database, with a relay to them. */
-export async function openInstance(
-  options: Omit<RelayOptions, 'instance' | 'home'> & {
-    readonly makeId: MakeId;
-    readonly version: string;
-    /** Where this instance is to listen. */
-    readonly address: string;
-    /** Where others reach it, as a URL; empty until it listens. */
-    reachableAt?(): string;
-  },
-): Promise<{ readonly instance: RegisteredInstance; readonly home: string; readonly relay: Relay | undefined }> {
-  const { database, makeId, logger } = options;
-  const isShared = database.engine === 'postgres';
-  const home = isShared ? await readHome(options.dataDirectory, () => makeId('home_')) : '';
-  const instance = await registerInstance({
-    ...options,
-    store: createInstanceStore(database),
-    id: makeId('ins_'),
-    address: () => (isShared && options.reachableAt?.()) || options.address,
-    home,
-    isShared,
-    onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
-    onClockDifference: (differenceMs) => logger.warn({ differenceMs }, CLOCK_DIFFERS),
-  });
-  return { instance, home, relay: isShared ? createRelay({ ...options, instance, home }) : undefined };
-}
-
-/** The name of a data directory, made by the first start that shares a database: it says where files are. */
-async function readHome(dataDirectory: string, makeName: () => string): Promise<string> {
-  const file = join(dataDirectory, 'home');
-  const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
-    if (errorCode(error) === 'EEXIST') return undefined;
-    throw error;
-  });
-  if (handle !== undefined) {
-    await using written = handle;
-    await written.writeFile(makeName());
-    await written.sync();
-  }
-  return (await readFile(file, 'utf8')).trim();
-}
-
-/** Where other machines reach what listens at an address: of one that listens everywhere, the first private address. */
-export function reachableAt(url: string): string {
-  const { hostname, port } = URL.parse(url) ?? { hostname: '', port: '' };
-  if (hostname !== '0.0.0.0' && hostname !== '[::]') return url;
-  const all = Object.values(networkInterfaces()).flatMap((found) => found ?? []);
-  const own = all.find(({ internal, family, address }) => !internal && family === 'IPv4' && isTunnelAddress(address));
-  return `http://${own?.address ?? '127.0.0.1'}:${port}`;
 }

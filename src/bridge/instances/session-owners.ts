@@ -24,6 +24,7 @@ export interface SessionOwners {
   ofRow(row: SessionRow | undefined): Promise<RelayTarget | undefined>;
   /** The session that a principal means by a name; only an own one where the call starts a session. */
   find(principal: Principal, sessionId: string, startsOne: boolean): Promise<SessionRow | undefined>;
+  byKey(key: string): Promise<SessionRow | undefined>;
   inThread(principal: Principal, threadId: string): Promise<readonly SessionRow[]>;
   /** Another living instance with that data directory. */
   withHome(home: string): Promise<RelayTarget | undefined>;
@@ -34,7 +35,7 @@ interface SessionOwnersOptions {
   readonly home: string;
   readonly deadAfterMs: number;
   readonly instances: Pick<InstanceStore, 'findReachable'>;
-  readonly sessions: Pick<SessionStore, 'find' | 'findSeen' | 'findByThread'>;
+  readonly sessions: Pick<SessionStore, 'find' | 'findSeen' | 'findByThread' | 'byKey'>;
 }
 
 export function createSessionOwners(options: SessionOwnersOptions): SessionOwners {
@@ -53,6 +54,7 @@ export function createSessionOwners(options: SessionOwnersOptions): SessionOwner
       if (startsOne || own?.closed_at === null || owners?.length === 1) return own;
       return (await sessions.findSeen(sessionId, owners)) ?? own;
     },
+    byKey: sessions.byKey,
     inThread: async (principal, threadId) =>
       ownFirst(principal, await sessions.findByThread(threadId, ownersSought(principal))),
     async withHome(wanted) {

@@ -34,7 +34,7 @@ import { createSessionStates } from './session-state.ts';
 import type { TurnLimits } from './turn-limits.ts';
 import { createReplay, createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';
-import { createUpdateHub } from './update-hub.ts';
+import { createUpdateHub, type UpdateHub } from './update-hub.ts';
 import { createLongTextReader, createUpdateLog, type SessionFence } from './update-log.ts';
 import { createUpdateStream } from './update-stream.ts';
 import type { WorkingDirectories } from './working-directory.ts';
@@ -49,6 +49,7 @@ export interface SessionPast {
 
 export interface Sessions {
   readonly orchestrator: SessionOrchestrator;
+  readonly hub: UpdateHub;
   readonly summaries: SessionSummaries;
   readonly conversations: Conversations;
   readonly serverBox: ServerBox;
@@ -69,6 +70,10 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   /** Undefined: working directories are not saved. */
   readonly checkpoints: Checkpoints | undefined;
   readonly worktrees: Worktrees;
+  /** Makes another instance store what it has published of a session that is followed here. */
+  flushElsewhere?: ((sessionKey: string) => Promise<void>) | undefined;
+  /** Tells other instances that a turn has begun or ended, or that a session was closed. */
+  tellOthers?: ((sessionKey: string) => void) | undefined;
   /** The id of this running bridge. */
   readonly instance: string;
   /** Its data directory, where others share the database. */
@@ -117,7 +122,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     onLost: (count) => logger.error({ count }, 'updates of sessions could not be stored'),
   });
   lease.onBeat(log.look);
-  const replay = createReplay(log, updates);
+  const flush = (key: string) => Promise.all([log.flush(), options.flushElsewhere?.(key)]);
+  const replay = createReplay(flush, updates);
   const hub = createUpdateHub(replay, clock);
 
   /** Work that nobody waits for, until the bridge stops. */
@@ -150,7 +156,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   });
   const audits = createAuditStore(database);
   const summaryStore = createSummaryStore(database);
-  const summaries = createSessionSummaries(summaryStore, clock);
+  const summaries = createSessionSummaries(summaryStore, clock, options.tellOthers);
   const records = createSessionRecords({
     sessions,
     change,
@@ -295,6 +301,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
 
   return {
     orchestrator,
+    hub,
     summaries,
     serverBox,
     conversations: createConversations({

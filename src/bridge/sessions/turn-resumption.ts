@@ -8,7 +8,6 @@ import type { UpdateChunk, UpdateStore } from '../storage/update-store.ts';
 import type { LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
 import { answerOf } from './turn-outcome.ts';
 import { deliver, type NotificationSink, ofTurn, type Replay, type UpdateHub } from './update-hub.ts';
-import type { UpdateLog } from './update-log.ts';
 
 /** Lets a repeated call take up the turn of the first one (contract/bridge 1, Resume). Nothing is run here. */
 export interface TurnResumption {
@@ -94,9 +93,13 @@ function describe({ id, request, firstSeq }: LiveTurn, nextSeq: number): Repeata
   };
 }
 
-export function createReplay(log: Pick<UpdateLog, 'flush'>, store: Pick<UpdateStore, 'readAfter'>): Replay {
+/** `flush` stores what was published of a session, wherever that was. */
+export function createReplay(
+  flush: (sessionKey: string) => Promise<unknown>,
+  store: Pick<UpdateStore, 'readAfter'>,
+): Replay {
   return async (sessionKey, receiver, afterSeq, upToSeq = Number.POSITIVE_INFINITY) => {
-    await log.flush();
+    await flush(sessionKey);
     for (let last = afterSeq; ; ) {
       const chunks = await store.readAfter(sessionKey, last);
       if (chunks.length === 0) return last;

@@ -7,7 +7,7 @@ import { isQuestion, wireText } from './update-text.ts';
 export interface NotificationSink {
   update(params: RawJson, seq: number): void;
   /** Takes updates in the form in which they are stored, instead of `update`. `at`: when it was stored, if that is past. */
-  stored?(text: string, at?: number): void;
+  stored?(text: string, at: number | undefined, seq: number): void;
   /** Also gets questions that wait for an answer, which clients of the first surface do not know. */
   readonly takesQuestions?: boolean;
   /** True while so much waits for the client that it must catch up before it gets more. */
@@ -48,6 +48,11 @@ export interface UpdateHub {
    * up, and soon in any case: the publisher of a burst waits for readers that are reading, never long for one that is not.
    */
   room(sessionKey: string): Promise<void> | undefined;
+  /** Sends to every receiver that has a past what is stored and was not sent to it. */
+  catchUp(sessionKey: string): void;
+  /** Whether receivers get from the log what lies between their last update and the next: it may come from elsewhere. */
+  keepWhole(sessionKey: string, isOn: boolean): void;
+  isFollowed(sessionKey: string): boolean;
   /** The session is over: nobody is its client any more. */
   end(sessionKey: string): void;
   /** The connection is gone. */
@@ -68,6 +73,8 @@ interface Subscription {
   /** More was published than may wait in memory: it is read from the log. */
   isInLog: boolean;
   isOver: boolean;
+  /** It wants all that came after a number, and not only what comes. */
+  hasPast: boolean;
   readonly whenReached: { readonly seq: number; readonly resolve: () => void }[];
 }
 
@@ -81,6 +88,13 @@ const SESSIONS_PER_RECEIVER = 10_000;
 export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): UpdateHub {
   const bySession = new Map<string, Map<NotificationSink, Subscription>>();
   const byReceiver = new Map<NotificationSink, Set<string>>();
+  const whole = new Set<string>();
+
+  /** Reads from the log what was not sent, and then what comes. */
+  function feedFromLog(sessionKey: string, subscription: Subscription): void {
+    subscription.isInLog = true;
+    feed(sessionKey, subscription).catch(() => subscription.receiver.lost());
+  }
 
   function add(sessionKey: string, receiver: NotificationSink): Subscription {
     const receivers = bySession.get(sessionKey) ?? new Map<NotificationSink, Subscription>();
@@ -96,6 +110,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       waitingLength: 0,
       isInLog: false,
       isOver: false,
+      hasPast: false,
       whenReached: [],
     };
     receivers.set(receiver, subscription);
@@ -181,6 +196,10 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
           wait(subscription, seq, text);
           continue;
         }
+        if (subscription.hasPast && seq > subscription.sentUpTo + 1 && whole.has(sessionKey)) {
+          feedFromLog(sessionKey, subscription);
+          continue;
+        }
         if (receiver.stored === undefined) {
           if (isHiddenFrom(receiver, text)) {
             subscription.sentUpTo = seq;
@@ -189,7 +208,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
           params ??= rawJson(wireText(text));
           receiver.update(params, seq);
         } else {
-          receiver.stored(text);
+          receiver.stored(text, undefined, seq);
         }
         subscription.sentUpTo = seq;
         if (!receiver.isBehind()) continue;
@@ -201,6 +220,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
     unsubscribe,
     async subscribeAfter(sessionKey, receiver, afterSeq) {
       const subscription = add(sessionKey, receiver);
+      subscription.hasPast = true;
       // The same connection asked for it twice: the first replay continues.
       if (subscription.feeding === undefined) {
         subscription.sentUpTo = afterSeq;
@@ -219,6 +239,16 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       for (const { grace } of bySession.get(sessionKey)?.values() ?? []) if (grace !== undefined) return grace;
       return undefined;
     },
+    catchUp(sessionKey) {
+      for (const subscription of bySession.get(sessionKey)?.values() ?? []) {
+        if (subscription.hasPast) feedFromLog(sessionKey, subscription);
+      }
+    },
+    keepWhole(sessionKey, isOn) {
+      if (isOn) whole.add(sessionKey);
+      else whole.delete(sessionKey);
+    },
+    isFollowed: (sessionKey) => bySession.has(sessionKey),
     end(sessionKey) {
       for (const receiver of bySession.get(sessionKey)?.keys() ?? []) unsubscribe(sessionKey, receiver);
     },
@@ -230,7 +260,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
 
 /** Gives a receiver one update in the form that it takes. */
 export function deliver(receiver: NotificationSink, text: string, seq: number, at?: number): void {
-  if (receiver.stored !== undefined) receiver.stored(text, at);
+  if (receiver.stored !== undefined) receiver.stored(text, at, seq);
   else if (!isHiddenFrom(receiver, text)) receiver.update(rawJson(wireText(text)), seq);
 }
 

@@ -32,6 +32,7 @@ export interface SessionStore {
   findSeen(sessionId: string, owners: readonly string[] | undefined): Promise<SessionRow | undefined>;
   /** Open sessions of a thread, of these owners or of any. */
   findByThread(threadId: string, owners: readonly string[] | undefined): Promise<readonly SessionRow[]>;
+  byKey(key: string): Promise<SessionRow | undefined>;
   /** The owner of an open session. */
   ownerOf(key: string): Promise<string | undefined>;
   holderOf(key: string): Promise<SessionHolder | undefined>;
@@ -60,6 +61,9 @@ export interface SessionStore {
 export function createSessionStore(database: Database<BridgeSchema>): SessionStore {
   const find = database.statement((query, given: { sessionId: string; owner: string }) =>
     query.selectFrom('sessions').selectAll().where('session_id', '=', given.sessionId).where('owner', '=', given.owner),
+  );
+  const byKey = database.statement((query, given: { key: string }) =>
+    query.selectFrom('sessions').selectAll().where('key', '=', given.key),
   );
   const ownerOf = database.statement((query, given: { key: string }) =>
     query.selectFrom('sessions').select('owner').where('key', '=', given.key).where('closed_at', 'is', null),
@@ -216,6 +220,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     isShared,
     holderOf: async (key) => (await database.readKeyed(holderOf({ key })))[0],
     fence: (key, epoch) => expectChanges(fence({ key, epoch }), 1),
+    byKey: async (key) => (await database.readKeyed(byKey({ key })))[0],
     ownerOf: async (key) => (await database.readKeyed(ownerOf({ key })))[0]?.owner,
     find: async (sessionId, owner) => (await database.readKeyed(find({ sessionId, owner })))[0],
     async findSeen(sessionId, owners) {

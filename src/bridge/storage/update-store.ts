@@ -10,8 +10,10 @@ export interface UpdateStore {
   insert(chunks: readonly UpdateChunk[]): readonly Statement[];
   /** The next chunks that have something after `afterSeq`, in order. */
   readAfter(sessionKey: string, afterSeq: number): Promise<readonly UpdateChunkRow[]>;
+  /** The number of the last one that is stored; 0 when there is none. */
+  lastSeq(sessionKey: string): Promise<number>;
   /**
-   * The same, for reading very many of them. On SQLite the connection that writes reads them: a reading one maps the file
+   * As `readAfter`, for reading very many of them. On SQLite the connection that writes reads them: a reading one maps the file
    * into memory, and all that it has read would count as memory of this process.
    */
   readManyAfter(sessionKey: string, afterSeq: number): Promise<readonly UpdateChunkRow[]>;
@@ -43,6 +45,14 @@ export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore
       .orderBy('first_seq')
       .limit(PAGE),
   );
+  const lastSeq = database.statement((query, given: { sessionKey: string }) =>
+    query
+      .selectFrom('session_updates')
+      .select('last_seq')
+      .where('session_key', '=', given.sessionKey)
+      .orderBy('first_seq', 'desc')
+      .limit(1),
+  );
   return {
     insert(chunks) {
       const statements: Statement[] = [];
@@ -53,6 +63,7 @@ export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore
       return statements;
     },
     readAfter: (sessionKey, afterSeq) => database.readKeyed(readAfter({ sessionKey, afterSeq })),
+    lastSeq: async (sessionKey) => (await database.readKeyed(lastSeq({ sessionKey })))[0]?.last_seq ?? 0,
     readManyAfter: (sessionKey, afterSeq) =>
       database.transaction(async ({ run }) => (await run(readAfter({ sessionKey, afterSeq }))).rows),
   };

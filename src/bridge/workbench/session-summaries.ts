@@ -17,6 +17,8 @@ export interface SessionSummaries {
   noted(session: LiveSession, event: AgentEvent): Statement | undefined;
   /** Calls the listener when a change of a summary is stored, or when the running turn does something else. */
   onChange(listener: Pick<SessionChanges, 'changed' | 'closed'>): void;
+  /** Another instance has changed the summary of a session. */
+  changedElsewhere(key: string): void;
   /** A change is stored. */
   stored(key: string): void;
   /** The session is closed, and its summary removed. */
@@ -36,7 +38,11 @@ const MAX_TITLE_LENGTH = 120;
 const MAX_DOING_LENGTH = 200;
 const STORE_PAUSE_MS = 1000;
 
-export function createSessionSummaries(store: SummaryStore, clock: Pick<Clock, 'monotonic'>): SessionSummaries {
+export function createSessionSummaries(
+  store: SummaryStore,
+  clock: Pick<Clock, 'monotonic'>,
+  tellOthers?: (key: string) => void,
+): SessionSummaries {
   const running = new Map<string, LiveSummary>();
   let listener: Pick<SessionChanges, 'changed' | 'closed'> | undefined;
   return {
@@ -110,8 +116,15 @@ export function createSessionSummaries(store: SummaryStore, clock: Pick<Clock, '
     onChange(one) {
       listener = one;
     },
-    stored: (key) => listener?.changed(key),
-    closed: (session) => listener?.closed(session),
+    changedElsewhere: (key) => listener?.changed(key),
+    stored(key) {
+      listener?.changed(key);
+      tellOthers?.(key);
+    },
+    closed(session) {
+      listener?.closed(session);
+      tellOthers?.(session.key);
+    },
     live(key) {
       const summary = running.get(key);
       return summary === undefined ? undefined : { doing: summary.doing, lastSeq: summary.session.stream.lastSeq() };

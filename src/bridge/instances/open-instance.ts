@@ -1,0 +1,62 @@
+import { open, readFile } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { errorCode } from '../../platform/errors/app-error.ts';
+import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import { isTunnelAddress } from '../forwarding/endpoints.ts';
+import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
+import { createRelay, type Relay, type RelayOptions } from './create-relay.ts';
+import { CLOCK_DIFFERS, type RegisteredInstance, registerInstance } from './instance-registry.ts';
+
+export interface InstanceOptions extends Omit<RelayOptions, 'instance' | 'home'> {
+  readonly makeId: MakeId;
+  readonly version: string;
+  /** Where this instance is to listen, for the list of instances. */
+  readonly address: string;
+  /** Where other instances reach this one, as a URL; empty until it listens. */
+  reachableAt?(): string;
+}
+
+/** Puts this bridge on the list of instances; where others share the database, with a relay to them. */
+export async function openInstance(
+  options: InstanceOptions,
+): Promise<{ readonly instance: RegisteredInstance; readonly home: string; readonly relay: Relay | undefined }> {
+  const { database, makeId, logger } = options;
+  const isShared = database.engine === 'postgres';
+  const home = isShared ? await readHome(options.dataDirectory, () => makeId('home_')) : '';
+  const instance = await registerInstance({
+    ...options,
+    store: createInstanceStore(database),
+    id: makeId('ins_'),
+    address: () => (isShared && options.reachableAt?.()) || options.address,
+    home,
+    isShared,
+    onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
+    onClockDifference: (differenceMs) => logger.warn({ differenceMs }, CLOCK_DIFFERS),
+  });
+  return { instance, home, relay: isShared ? createRelay({ ...options, instance, home }) : undefined };
+}
+
+/** The name of a data directory, made by the first start that shares a database: it says where files are. */
+async function readHome(dataDirectory: string, makeName: () => string): Promise<string> {
+  const file = join(dataDirectory, 'home');
+  const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
+    if (errorCode(error) === 'EEXIST') return undefined;
+    throw error;
+  });
+  if (handle !== undefined) {
+    await using written = handle;
+    await written.writeFile(makeName());
+    await written.sync();
+  }
+  return (await readFile(file, 'utf8')).trim();
+}
+
+/** Where other machines reach what listens at an address: of one that listens everywhere, the first private address. */
+export function reachableAt(url: string): string {
+  const { hostname, port } = URL.parse(url) ?? { hostname: '', port: '' };
+  if (hostname !== '0.0.0.0' && hostname !== '[::]') return url;
+  const all = Object.values(networkInterfaces()).flatMap((found) => found ?? []);
+  const own = all.find(({ internal, family, address }) => !internal && family === 'IPv4' && isTunnelAddress(address));
+  return `http://${own?.address ?? '127.0.0.1'}:${port}`;
+}

@@ -1,0 +1,300 @@
+import { type Clock, pause, repeat } from '../../platform/clock/clock.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
+import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
+import type { BridgeClient } from '../bridge-client.ts';
+import type { PeerAnswer } from '../forwarding/call-node.ts';
+import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
+import type { NotificationSink, UpdateHub } from '../sessions/update-hub.ts';
+import type { SessionRow } from '../storage/bridge-schema.ts';
+import type { UpdateStore } from '../storage/update-store.ts';
+import type { RelayTarget } from './relay-call.ts';
+import type { SessionOwners } from './session-owners.ts';
+
+/** Lets connections to this instance follow sessions of others: one stream for each session, however many follow it here. */
+export interface SessionFeeds extends Pick<SessionOrchestrator, 'follow' | 'forget'> {
+  /** Another instance has begun or ended a turn, or closed a session; undefined: any may have. */
+  woken(key: string | undefined): void;
+  /** Makes the instance whose updates come here store them, so that they can be read. */
+  flush(key: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+interface SessionFeedsOptions {
+  /** Serves sessions that are here, and connections that wait for a session to start here. */
+  readonly sessions: Pick<SessionOrchestrator, 'follow' | 'forget'>;
+  readonly owners: Pick<SessionOwners, 'find' | 'ofRow' | 'byKey' | 'isTaken'>;
+  readonly hub: Pick<UpdateHub, 'publish' | 'subscribeAfter' | 'catchUp' | 'keepWhole' | 'isFollowed' | 'end'>;
+  readonly updates: Pick<UpdateStore, 'lastSeq'>;
+  readonly clock: Clock;
+  readonly log: { warn(facts: object, text: string): void };
+  /** Asks another instance for the updates of a session from now on; resolves when it sends no more. */
+  openStream(
+    target: RelayTarget,
+    session: SessionRow,
+    on: { accepted(): void; update(seq: number, text: string): void },
+    signal: AbortSignal,
+  ): Promise<PeerAnswer>;
+  /** Makes another instance store what it has published of its sessions. */
+  flush(target: RelayTarget, session: SessionRow, signal: AbortSignal): Promise<unknown>;
+}
+
+interface Feed {
+  readonly key: string;
+  readonly stopped: AbortController;
+  /** Resolves when the first stream is open, or cannot be opened: from then on nothing is missed. */
+  readonly ready: Promise<void>;
+  /** The instance that sends updates now. */
+  source: { readonly target: RelayTarget; readonly session: SessionRow } | undefined;
+  lastSeq: number;
+  wake: () => void;
+}
+
+interface Waiting {
+  readonly principal: Principal;
+  readonly sessionId: string;
+}
+
+/** Between two looks for the owner of a session that nobody sends updates of; messages make it sooner. */
+const LOOK_MS = 2_000;
+/** After a stream that has ended, before the owner is asked again. */
+const AGAIN_MS = 250;
+/** Messages tell of a start sooner, unless they are lost. */
+const LOOK_FOR_STARTS_MS = 5_000;
+
+export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
+  const { sessions, owners, hub, updates, clock, log } = options;
+  const feeds = new Map<string, Feed>();
+  const keysOf = new Map<NotificationSink, Set<string>>();
+  /** Connections that wait for a session to start, here or elsewhere. */
+  const waiting = new Map<NotificationSink, Waiting>();
+  const stopped = new AbortController();
+  let isLooking = false;
+
+  function open(session: SessionRow): Feed {
+    const { key } = session;
+    const known = feeds.get(key);
+    if (known !== undefined) return known;
+    const { promise: ready, resolve } = Promise.withResolvers<void>();
+    const feed: Feed = {
+      key,
+      stopped: new AbortController(),
+      ready,
+      source: undefined,
+      lastSeq: 0,
+      wake: () => undefined,
+    };
+    feeds.set(key, feed);
+    hub.keepWhole(key, true);
+    run(feed, resolve)
+      .catch((error: unknown) => log.warn({ err: error, key }, 'a session of another instance could not be followed'))
+      .finally(() => {
+        resolve();
+        close(feed);
+      });
+    return feed;
+  }
+
+  function close(feed: Feed): void {
+    feed.stopped.abort();
+    if (feeds.get(feed.key) !== feed) return;
+    feeds.delete(feed.key);
+    hub.keepWhole(feed.key, false);
+  }
+
+  /** Feeds the hub of this instance until nobody here follows the session any more, or it is closed. */
+  async function run(feed: Feed, ready: () => void): Promise<void> {
+    const signal = AbortSignal.any([feed.stopped.signal, stopped.signal]);
+    while (!signal.aborted) {
+      const session = await owners.byKey(feed.key).catch(() => undefined);
+      const target = await owners.ofRow(session).catch(() => undefined);
+      if (session !== undefined && target !== undefined) await stream(feed, session, target, ready, signal);
+      ready();
+      if (signal.aborted) return;
+      // What the instance has stored until its end, and the end that others have stored for it.
+      await catchUp(feed).catch(() => undefined);
+      if (session?.closed_at !== null && session !== undefined) {
+        hub.end(feed.key);
+        return;
+      }
+      await next(feed, target === undefined ? LOOK_MS : AGAIN_MS, signal);
+    }
+  }
+
+  async function stream(
+    feed: Feed,
+    session: SessionRow,
+    target: RelayTarget,
+    ready: () => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await options.openStream(
+      target,
+      session,
+      {
+        accepted() {
+          feed.source = { target, session };
+          ready();
+          void catchUp(feed).catch(() => undefined);
+        },
+        update(seq, text) {
+          feed.lastSeq = Math.max(feed.lastSeq, seq);
+          hub.publish(feed.key, seq, text);
+        },
+      },
+      signal,
+    );
+    feed.source = undefined;
+  }
+
+  /** Sends what is stored and was not sent yet. */
+  async function catchUp(feed: Feed): Promise<void> {
+    await flush(feed.key);
+    const last = await updates.lastSeq(feed.key);
+    if (last <= feed.lastSeq) return;
+    feed.lastSeq = last;
+    hub.catchUp(feed.key);
+  }
+
+  async function next(feed: Feed, ms: number, signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    feed.wake = resolve;
+    await Promise.race([promise, pause(clock, ms, signal)]);
+  }
+
+  async function flush(key: string): Promise<void> {
+    const feed = feeds.get(key);
+    if (feed?.source === undefined) return;
+    const { target, session } = feed.source;
+    await options.flush(target, session, feed.stopped.signal);
+  }
+
+  /** `from`: the number after which updates are sent; undefined: from now on. */
+  async function followElsewhere(
+    waits: Waiting,
+    from: number | undefined,
+    receiver: NotificationSink,
+  ): Promise<'here' | 'nowhere' | 'elsewhere'> {
+    const session = await owners.find(waits.principal, waits.sessionId, false);
+    if (session === undefined || session.closed_at !== null) return 'nowhere';
+    if ((await owners.ofRow(session)) === undefined && !owners.isTaken(session)) return 'here';
+    // It may have gone, or may follow it already.
+    if (waiting.get(receiver) !== waits) return 'elsewhere';
+    waiting.delete(receiver);
+    const { key } = session;
+    const keys = keysOf.get(receiver) ?? new Set<string>();
+    keysOf.set(receiver, keys.add(key));
+    await open(session).ready;
+    const after = from ?? (await lastSeqOf(key));
+    // It may have gone while the stream was opened.
+    if (keysOf.get(receiver) === keys) await hub.subscribeAfter(key, receiver, after);
+    else closeUnused(keys);
+    return 'elsewhere';
+  }
+
+  async function lastSeqOf(key: string): Promise<number> {
+    await flush(key);
+    return updates.lastSeq(key);
+  }
+
+  function closeUnused(keys: Iterable<string>): void {
+    for (const key of keys) {
+      const feed = feeds.get(key);
+      if (feed !== undefined && !hub.isFollowed(key)) close(feed);
+    }
+  }
+
+  /** Looks whether sessions that connections wait for have started elsewhere. */
+  async function look(): Promise<void> {
+    if (isLooking || waiting.size === 0) return;
+    isLooking = true;
+    try {
+      for (const [receiver, waits] of [...waiting]) {
+        // A connection that waits for a session gets it from its first update on.
+        const place = await followElsewhere(waits, 0, receiver);
+        if (place === 'here') waiting.delete(receiver);
+      }
+    } finally {
+      isLooking = false;
+    }
+  }
+
+  const onLookError = (error: unknown) =>
+    log.warn({ err: error }, 'sessions of other instances could not be looked for');
+  const looking = repeat({ clock, pauseMs: LOOK_FOR_STARTS_MS, work: look, onError: onLookError });
+
+  return {
+    async follow(principal, sessionId, afterSeq, receiver) {
+      const waits: Waiting = { principal, sessionId };
+      waiting.set(receiver, waits);
+      const place = await followElsewhere(waits, afterSeq, receiver);
+      if (place === 'elsewhere' || waiting.get(receiver) !== waits) return;
+      if (place === 'here') waiting.delete(receiver);
+      await sessions.follow(principal, sessionId, afterSeq, receiver);
+    },
+    forget(receiver) {
+      waiting.delete(receiver);
+      const keys = keysOf.get(receiver) ?? [];
+      keysOf.delete(receiver);
+      sessions.forget(receiver);
+      closeUnused(keys);
+    },
+    woken(key) {
+      for (const feed of key === undefined ? feeds.values() : [feeds.get(key)]) feed?.wake();
+      void look().catch(onLookError);
+    },
+    flush,
+    async stop() {
+      stopped.abort();
+      waiting.clear();
+      await looking.stop();
+    },
+  };
+}
+
+interface FollowServerOptions {
+  readonly owners: Pick<SessionOwners, 'ofRow' | 'byKey'>;
+  readonly hub: Pick<UpdateHub, 'subscribe' | 'forget'>;
+  readonly clock: Clock;
+  /** Aborts when this instance serves no followers any more. */
+  readonly left: AbortSignal;
+}
+
+export const FOLLOW = 'instance.follow';
+export const FLUSH = 'instance.flush';
+export const UPDATE = 'instance.update';
+/** Between two looks whether the other side is still there and the session is still here. */
+const CHECK_MS = 5_000;
+
+/** Sends the updates of a session of this instance to another one, until the session is elsewhere or the other side has gone. */
+export async function serveFollower(
+  key: string,
+  call: Pick<MethodCall<BridgeClient>, 'caller' | 'signal' | 'notify' | 'accept'>,
+  { owners, hub, clock, left }: FollowServerOptions,
+): Promise<Record<string, never>> {
+  const isHere = async (): Promise<boolean> => {
+    const session = await owners.byKey(key);
+    return session?.closed_at === null && (await owners.ofRow(session)) === undefined;
+  };
+  const { sink } = call.caller;
+  if (left.aborted || sink === undefined || !(await isHere())) throw new AppError('NOT_OWNER');
+  const over = new AbortController();
+  const receiver: NotificationSink = {
+    ...sink,
+    update: () => undefined,
+    stored: (text, _at, seq) => call.notify(UPDATE, { seq, text }),
+    lost: () => over.abort(),
+  };
+  const signal = AbortSignal.any([over.signal, left, call.signal]);
+  hub.subscribe(key, receiver);
+  call.accept();
+  try {
+    while (!signal.aborted) {
+      await pause(clock, CHECK_MS, signal);
+      if (signal.aborted || !(await sink.drained()) || !(await isHere())) break;
+    }
+  } finally {
+    hub.forget(receiver);
+  }
+  return {};
+}
