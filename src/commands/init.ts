@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { systemClock } from '../platform/clock/clock.ts';
 import { boundedFetch } from '../platform/http/bounded-fetch.ts';
+import { SUGGESTED_MODELS } from '../system/agent-sandbox.ts';
 import { dataFiles } from '../system/data-directory.ts';
 import type { Finding } from '../system/doctor/findings.ts';
 import { dataDirectory, settingsDeclaration } from '../system/settings.ts';
@@ -39,14 +40,6 @@ interface Answers {
 
 const LOCAL_SERVER_MS = 1_000;
 const DEMO_MODEL = 'demo/echo';
-
-/** Models that are good at using tools; the first one that the API offers is suggested. */
-const SUGGESTED: Readonly<Record<string, readonly string[]>> = {
-  anthropic: ['claude-sonnet-4-6', 'claude-sonnet-4-5'],
-  openai: ['gpt-5.1', 'gpt-5', 'gpt-4.1'],
-  google: ['gemini-3-pro-preview', 'gemini-2.5-pro'],
-  openrouter: ['anthropic/claude-sonnet-4.5', 'openai/gpt-5.1'],
-};
 
 /** How the keys of some APIs begin, the longest first. */
 const KEY_PREFIXES = [
@@ -152,7 +145,7 @@ function describe({ apis, agents, offered }: Surroundings): string {
 /** The model to offer: a suggested one of the first API that has one, otherwise the first model of the first API. */
 function suggestedModel(apis: readonly FoundApi[]): string {
   for (const { id, models } of apis) {
-    const model = SUGGESTED[id]?.find((name) => models.includes(name));
+    const model = SUGGESTED_MODELS[id]?.find((name) => models.includes(name));
     if (model !== undefined) return `${id}/${model}`;
   }
   const [first] = apis;
@@ -213,7 +206,7 @@ async function ask(found: Surroundings, context: CommandContext): Promise<Answer
     if (apis.length === 0) {
       key = await hidden('Key of a model API (not shown; Enter: continue with the demo model): ');
       const api = key === '' ? undefined : (apiOfKey(key) ?? (await question('API of this key', 'openai')));
-      if (api !== undefined) model = `${api}/${SUGGESTED[api]?.[0] ?? ''}`;
+      if (api !== undefined) model = `${api}/${SUGGESTED_MODELS[api]?.[0] ?? ''}`;
     }
     model = await question('Model of the built-in agent', model);
     const installed = agents.filter(({ state }) => state === 'ok').map(({ name }) => name);

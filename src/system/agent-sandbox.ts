@@ -2,7 +2,9 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AccessModels } from '../bridge/agents/agent-launcher.ts';
 import type { OfferedModels } from '../bridge/agents/agent-models.ts';
+import { resolveApis } from '../completions/apis/resolve-apis.ts';
 import type { Completions } from '../completions/create-completions.ts';
+import { DEMO_API } from '../completions/routing/model-plan.ts';
 import { openSandbox, type Sandbox, type SandboxState } from '../platform/child-process/sandbox.ts';
 import { relayThrough, SANDBOX_URL, type ServeOwn } from '../platform/child-process/sandbox-network.ts';
 import type { Clock } from '../platform/clock/clock.ts';
@@ -171,15 +173,30 @@ function looking(url: string): ReturnType<AccessModels> {
   return { url, key: WORD_IN_SANDBOX, end: () => undefined };
 }
 
-/** The models that agents get. The built-in agent's is one of ours unless it calls another API. */
+/** Models that are good at using tools, the best first. */
+export const SUGGESTED_MODELS: Readonly<Record<string, readonly [string, ...string[]]>> = {
+  anthropic: ['claude-sonnet-4-6', 'claude-sonnet-4-5'],
+  openai: ['gpt-5.1', 'gpt-5', 'gpt-4.1'],
+  google: ['gemini-3-pro-preview', 'gemini-2.5-pro'],
+  openrouter: ['anthropic/claude-sonnet-4.5', 'openai/gpt-5.1'],
+};
+
+/**
+ * The models that agents get. The built-in agent's is one of ours unless it calls another API. Where that is a demo model only, a
+ * key for a model is enough: agents get a suggested model of the first API that has one.
+ */
 export function offeredModels(
   { agents, completions }: Pick<Settings, 'agents' | 'completions'>,
-  homeDirectory: string,
+  { homeDirectory, environment }: { readonly homeDirectory: string; readonly environment: Environment },
 ) {
   const { model, base_url: elsewhere } = agents.builtin;
+  const own = agents.model || (elsewhere === '' ? model : '');
+  const isDemo = agents.model === '' && own.startsWith(`${DEMO_API}/`);
+  const apis = isDemo ? resolveApis({ settings: completions, environment }) : undefined;
+  const suggested = Object.entries(SUGGESTED_MODELS).find(([id]) => apis?.get(id)?.usable === true);
   return {
     use: agents.models,
-    model: agents.model || (elsewhere === '' ? model : ''),
+    model: suggested === undefined ? own : `${suggested[0]}/${suggested[1][0]}`,
     names: completions.models.map(({ name }) => name),
     homeDirectory,
   } satisfies OfferedModels;

@@ -212,7 +212,7 @@ async function startBridge(
     builtinModelProblem: builtinModelProblem(settings, environment),
     seesImages: (model) => seesImages(settings.completions, model),
     modelAccess,
-    offered: offeredModels(settings, parts.homeDirectory),
+    offered: offeredModels(settings, parts),
     complete: createCompleteInProcess(runChat, completions, makeId),
     chargeElsewhere: createChargeElsewhere(completions, makeId),
   });
@@ -351,7 +351,7 @@ export function createProbeEffects(options: ProbeEffectsOptions): ProbeEffects {
       programs,
       fence,
       modelAccess: options.modelAccess,
-      offered: offeredModels(settings, options.homeDirectory),
+      offered: offeredModels(settings, options),
     }),
     folder,
   };

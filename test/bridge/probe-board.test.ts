@@ -110,3 +110,19 @@ test('a provider can be looked at again immediately, also while it is being look
   assert.equal(looks, 5);
   await board.stop();
 });
+
+test('a look can be waited for: one that begins later counts, and a stop ends the wait', async () => {
+  const clock = createFakeClock();
+  let isInstalled = false;
+  const probe: Probe = async () => ({ status: isInstalled ? 'ok' : 'not_installed', version: '' });
+  const board = startProbeBoard({ probes: new Map([['a', probe]]), clock, ...limits });
+  await board.firstLook('a');
+  isInstalled = true;
+  await board.lookAgain('a');
+  assert.equal(board.results().get('a')?.status, 'ok');
+  await board.lookAgain('unknown');
+  const last = board.lookAgain('a');
+  await board.stop();
+  await last;
+  await board.lookAgain('a');
+});

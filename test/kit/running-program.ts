@@ -38,6 +38,8 @@ export interface ProgramOptions {
   readonly workingDirectory?: string;
   /** Standard input of a command. */
   readonly input?: string;
+  /** How long a command may take; a minute unless given. */
+  readonly limitMs?: number;
 }
 
 /** Whatever runs a function at its end: a test's context, or `{ after }` of `node:test` for a whole file. */
@@ -76,7 +78,7 @@ export interface FinishedProgram {
 /** Runs the program to its end, for commands other than `serve`, or for a `serve` that must refuse. */
 export async function runProgram(args: readonly string[], options: ProgramOptions = {}): Promise<FinishedProgram> {
   const { child, output, errors } = launch(args, options);
-  const timer = setTimeout(() => child.kill('SIGKILL'), START_LIMIT_MS);
+  const timer = setTimeout(() => child.kill('SIGKILL'), options.limitMs ?? START_LIMIT_MS);
   const [code] = (await once(child, 'close')) as [number | null];
   clearTimeout(timer);
   return { code, stdout: output.join(''), stderr: errors.join('') };

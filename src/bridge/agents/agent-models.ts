@@ -252,6 +252,6 @@ export const agentProgramSettings = {
   model: setting.text({
     default: '',
     description:
-      'The model of ours that these agents get: an alias, or <api>/<model>. Empty: that of the built-in agent.',
+      'The model of ours that these agents get: an alias, or <api>/<model>. Empty: that of the built-in agent; while that is a demo model, a suggested one of the first model API that has a key.',
   }),
 };

@@ -35,6 +35,8 @@ export interface ProbeBoard {
   firstLook(id: string): Promise<void>;
   /** Looks again without waiting for the interval, because something happened. */
   lookNow(id: string): void;
+  /** The same, and resolves when it has looked. */
+  lookAgain(id: string): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -68,12 +70,27 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
   /** Providers to probe again immediately, and the functions that end the pauses of others. */
   const asked = new Set<string>();
   const pausing = new Map<string, () => void>();
+  /** Called after the next look that begins. */
+  const waiting = new Map<string, (() => void)[]>();
+
+  function takeWaiting(id: string): readonly (() => void)[] {
+    const taken = waiting.get(id) ?? [];
+    waiting.delete(id);
+    return taken;
+  }
+
+  function lookNow(id: string): void {
+    asked.add(id);
+    pausing.get(id)?.();
+  }
 
   async function watch(id: string, probe: Probe, firstDone: () => void): Promise<void> {
     while (!stopped.signal.aborted) {
       asked.delete(id);
+      const told = takeWaiting(id);
       await look(id, probe);
       firstDone();
+      for (const tell of told) tell();
       // It may have been asked for during the look, which then has not seen what happened.
       if (asked.has(id)) continue;
       const awake = new AbortController();
@@ -83,6 +100,7 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
       pausing.delete(id);
       release();
     }
+    for (const tell of takeWaiting(id)) tell();
   }
 
   const watches: Promise<void>[] = [];
@@ -101,9 +119,13 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
     },
     firstRound: Promise.all(firsts.values()).then(() => undefined),
     firstLook: (id) => firsts.get(id) ?? Promise.resolve(),
-    lookNow(id) {
-      asked.add(id);
-      pausing.get(id)?.();
+    lookNow,
+    lookAgain(id) {
+      if (!probes.has(id) || stopped.signal.aborted) return Promise.resolve();
+      const { promise, resolve } = Promise.withResolvers<void>();
+      waiting.set(id, [...(waiting.get(id) ?? []), resolve]);
+      lookNow(id);
+      return promise;
     },
     async stop() {
       stopped.abort();

@@ -130,7 +130,7 @@ interface LiveRoutingOptions {
   readonly agentIds: readonly string[];
   readonly gatewayId: string;
   readonly defaultAgent: string;
-  readonly probes: Pick<ProbeBoard, 'results' | 'firstLook'>;
+  readonly probes: Pick<ProbeBoard, 'results' | 'firstLook' | 'lookAgain'>;
 }
 
 /** Resolves routes by what the probes found last. It waits only for an agent that nobody has looked at yet. */
@@ -150,6 +150,8 @@ export function createLiveRouting(options: LiveRoutingOptions): (request: RouteR
     const { routing, sessionAgent } = request;
     const first = wantsGateway(routing) ? gatewayId : routing.explicitProviderId || sessionAgent || defaultAgent;
     await probes.firstLook(first);
+    // It may have been installed since the last look. While it is not, looking means no more than to search for its file.
+    if (probes.results().get(first)?.status === 'not_installed') await probes.lookAgain(first);
     return resolveRoute(request, facts());
   };
 }
