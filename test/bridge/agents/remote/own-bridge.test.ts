@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import type { Steer } from '../../../../src/bridge/agents/agent-provider.ts';
+import type { AskPermission, Steer } from '../../../../src/bridge/agents/agent-provider.ts';
 import { createRemoteAgent } from '../../../../src/bridge/agents/remote/create-remote-agent.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../../src/platform/clock/randomness.ts';
@@ -173,4 +173,52 @@ test('what an agent on another bridge can do is learned from that bridge; an old
   assert.deepEqual(older.abilities, nothing);
   const refused = await older.fork?.('remote-1', { owner: 'main', folder: '' });
   assert.match(JSON.stringify(refused), /does not offer copies; it may be older/);
+});
+
+const writesOnce = (index: number): ScriptedAnswer =>
+  index === 0 ? { calls: [{ name: 'write_file', input: { path: 'a.txt', content: 'far' } }] } : { text: ['Done'] };
+
+test('what the agent there asks is decided here, with the reason, and shown once', async (context) => {
+  for (const [kind, decision] of [
+    ['reject_once', 'denied'],
+    ['allow_once', 'allowed'],
+  ] as const) {
+    const { agent, there, root } = await farAgent(context, writesOnce);
+    const asked: string[] = [];
+    const ask: AskPermission = async ({ title, options }) => {
+      asked.push(title);
+      return { optionId: options.find((option) => option.kind === kind)?.optionId, reason: 'as agreed' };
+    };
+    const turn = recordTurn(root, 'Write a.txt', { ask, asks: true });
+    assert.equal((await agent.startTurn(turn)).kind, 'completed');
+    assert.equal(asked.length, 1);
+    assert.equal(await readFile(join(root, 'a.txt'), 'utf8').catch(() => ''), kind === 'allow_once' ? 'far' : '');
+    const decided = turn.events.filter((event) => event.kind === 'permission');
+    assert.deepEqual(
+      decided.map((event) => [event.decision, event.reason]),
+      [[decision, 'as agreed']],
+    );
+    if (decision === 'denied') assert.match(JSON.stringify(there.requests), /as agreed/);
+  }
+});
+
+test('where somebody on the other bridge answers first, the question here ends', async (context) => {
+  const { agent, link, root } = await farAgent(context, writesOnce);
+  const ended = Promise.withResolvers<void>();
+  const ask: AskPermission = async (_question, signal) => {
+    signal.addEventListener('abort', () => ended.resolve());
+    await ended.promise;
+    return { optionId: undefined };
+  };
+  const end = agent.startTurn(recordTurn(root, 'Write a.txt', { ask, asks: true }));
+  const headers = { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' };
+  const open = await until('the question', async () => {
+    const response = await fetch(`${link.url}/api/bridge/permissions`, { headers });
+    return ((await response.json()) as { permissions: { permissionId: string }[] }).permissions[0];
+  });
+  const body = JSON.stringify({ decision: 'allow' });
+  await fetch(`${link.url}/api/bridge/permissions/${open.permissionId}/answer`, { method: 'POST', headers, body });
+  await ended.promise;
+  assert.equal((await end).kind, 'completed');
+  assert.equal(await readFile(join(root, 'a.txt'), 'utf8'), 'far');
 });
