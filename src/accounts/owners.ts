@@ -157,11 +157,18 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
     return fresh;
   }
 
+  /** What runs for someone may have begun before they were dropped from memory: it must hear of the change, too. */
+  async function tellOf(id: string): Promise<void> {
+    if (listeners.size === 0 || !(isPerson(id) || isTeam(id))) return;
+    const { validUntil: _, ...members } = await describe(id);
+    for (const listener of listeners) listener({ ...members, revision: 0 });
+  }
+
   async function refresh(userId: string): Promise<void> {
     const id = ownerIdOf(userId);
     changes += 1;
     const entry = entries.get(id);
-    if (entry === undefined) return;
+    if (entry === undefined) return tellOf(id).catch(onError);
     // Until it was read again nothing in memory counts, even when that read fails.
     entry.readAt = Number.NEGATIVE_INFINITY;
     await readOnce(id).catch(onError);

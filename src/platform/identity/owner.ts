@@ -101,5 +101,8 @@ export function ownerIdOf(id: string): string {
 /** Returns the owner immediately when it is in memory, otherwise after one read. Undefined for an id of nobody here. */
 export type OwnerOf = (id: string) => Owner | undefined | Promise<Owner | undefined>;
 
-/** Calls the listener after each change of an owner that was asked for. Returns a function that stops it. */
+/**
+ * Calls the listener after each change of an owner. Returns a function that stops it. For one who is not kept in memory it gets
+ * an object of its own.
+ */
 export type WatchOwners = (listener: (owner: Owner) => void) => () => void;
