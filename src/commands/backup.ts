@@ -86,7 +86,7 @@ export function registerRestore(program: Command, context: CommandContext): void
         folder: resolve(context.workingDirectory, folder),
         targets: SERVICE_NAMES.map((name) => ({
           ...storeDefinition(name),
-          location: storeLocation(settings.database.url, files, name),
+          location: storeLocation(settings.database, files, name),
         })),
         clock: systemClock,
         replace: options.replace === true,

@@ -79,6 +79,13 @@ const settingsSchema = setting.group('What all services share.', {
       flag: '--database',
       description: 'PostgreSQL database. Empty: SQLite files in the data directory.',
     }),
+    listen_url: setting.url({
+      schemes: ['postgres', 'postgresql'],
+      credentials: true,
+      default: '',
+      description:
+        'The PostgreSQL server itself, where `database.url` is that of a pooler in transaction mode such as PgBouncer: for messages between instances and for migrations. Empty: `database.url`.',
+    }),
   }),
   cluster: setting.group('Several instances on one PostgreSQL database.', {
     address: setting.url({

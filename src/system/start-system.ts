@@ -227,10 +227,10 @@ export async function startSystem(options: SystemOptions): Promise<System> {
 }
 
 /** Messages between instances; undefined where no other instance can share the database. */
-async function listenForOthers({ database: { url } }: Settings, logger: Logger): Promise<WakeUps | undefined> {
-  if (url === '') return undefined;
+async function listenForOthers({ database }: Settings, logger: Logger): Promise<WakeUps | undefined> {
+  if (database.url === '') return undefined;
   const { openWakeUps } = await import('../platform/database/postgres/wake-ups.ts');
-  return openWakeUps({ url, clock: systemClock, logger });
+  return openWakeUps({ url: database.listen_url || database.url, clock: systemClock, logger });
 }
 
 function publicUrl({ accounts }: Settings, ownUrl: string): string {

@@ -52,7 +52,7 @@ export async function openStores({ settings, names, files, clock, owner }: OpenS
   await using opened = new AsyncDisposableStack();
   async function open<Name extends ServiceName>(name: Name): Promise<Database<ServiceSchemas[Name]> | undefined> {
     if (!names.includes(name)) return undefined;
-    const location = storeLocation(settings.database.url, files, name);
+    const location = storeLocation(settings.database, files, name);
     return openStore<ServiceSchemas[Name]>(storeDefinition(name), location, clock, owner, opened);
   }
   const databases: ServiceDatabases = {
@@ -106,7 +106,7 @@ export async function copyableStores(
   const files = await dataFilesOf(options);
   const stores: CopyableDatabase[] = [];
   for (const name of SERVICE_NAMES) {
-    const location = storeLocation(options.settings.database.url, files, name);
+    const location = storeLocation(options.settings.database, files, name);
     const store = await throughServer(
       async () => (location.engine === 'sqlite' ? servedStore(name, files.controlSocket(name)) : undefined),
       () => openStore(storeDefinition(name), location, options.clock, 'command', opened),
@@ -165,9 +165,13 @@ async function openStore<Schema>(
 }
 
 /** One file per service, or one schema per service of a PostgreSQL database. */
-export function storeLocation(databaseUrl: string, files: DataFiles, service: string): DatabaseLocation {
-  if (databaseUrl === '') return { engine: 'sqlite', file: files.database(service) };
-  return { engine: 'postgres', url: databaseUrl, schema: service };
+export function storeLocation(
+  { url, listen_url: directUrl }: Settings['database'],
+  files: DataFiles,
+  service: string,
+): DatabaseLocation {
+  if (url === '') return { engine: 'sqlite', file: files.database(service) };
+  return { engine: 'postgres', url, schema: service, ...(directUrl !== '' && { directUrl }) };
 }
 
 /** How the database of a service is made. */

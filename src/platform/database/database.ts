@@ -71,7 +71,13 @@ export type EngineName = 'sqlite' | 'postgres';
 /** Where a service's data lives: a file of its own, or a schema of its own. */
 export type DatabaseLocation =
   | { readonly engine: 'sqlite'; readonly file: string }
-  | { readonly engine: 'postgres'; readonly url: string; readonly schema: string };
+  | {
+      readonly engine: 'postgres';
+      readonly url: string;
+      readonly schema: string;
+      /** Set where `url` is that of a pooler in transaction mode: the server itself, for migrations. */
+      readonly directUrl?: string;
+    };
 
 /** One connection that nobody else uses until it is released: its statements run one after another. */
 export interface SqlConnection {

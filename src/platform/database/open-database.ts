@@ -22,12 +22,26 @@ const CHECK_TIMEOUT_MS = 2000;
 export async function openDatabase<Schema>(options: DatabaseOptions): Promise<Database<Schema>> {
   const engine = await openEngine(options.location, options.limits);
   try {
-    await migrate(engine, options, options.clock, options.location);
+    await bringUpToDate(engine, options);
   } catch (error) {
     await engine.close();
     throw error;
   }
   return createDatabase<Schema>(engine, options);
+}
+
+/** Migrations hold a lock on their connection for as long as they run, which no pooler can promise. */
+async function bringUpToDate(engine: Engine, options: DatabaseOptions): Promise<void> {
+  const { location, clock } = options;
+  if (location.engine === 'sqlite' || location.directUrl === undefined)
+    return migrate(engine, options, clock, location);
+  const { directUrl: url, schema } = location;
+  const direct = await openEngine({ engine: 'postgres', url, schema });
+  try {
+    await migrate(direct, options, clock, location);
+  } finally {
+    await direct.close();
+  }
 }
 
 function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Database<Schema> {

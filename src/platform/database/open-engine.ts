@@ -8,7 +8,7 @@ export async function openEngine(location: DatabaseLocation, limits: Partial<Sql
   if (location.engine === 'sqlite') return openSqliteEngine(location.file, limits);
   // The driver is loaded only where data is stored in PostgreSQL.
   const { describeConnectFailure, openPostgresEngine } = await import('./postgres/postgres-engine.ts');
-  const engine = await openPostgresEngine(location.url, location.schema);
+  const engine = await openPostgresEngine(location.url, location.schema, location.directUrl !== undefined);
   try {
     await engine.ping();
     return engine;

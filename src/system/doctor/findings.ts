@@ -128,12 +128,11 @@ export async function runningServer(files: DataFiles): Promise<number | undefine
 
 /** Inspects each database as a start would find it, and changes nothing; then the key that they are encrypted with. */
 export async function databaseFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
-  const { url } = settings.database;
   const fingerprints = new Set<string>();
   const databases = await Promise.all(
     SERVICE_NAMES.map(async (service) => {
       const name = `database ${service}`;
-      const location = storeLocation(url, files, service);
+      const location = storeLocation(settings.database, files, service);
       const place = location.engine === 'sqlite' ? `SQLite, ${location.file}` : 'PostgreSQL';
       try {
         const { exists, secretKey } = await inspectDatabase(storeDefinition(service), location);
@@ -150,7 +149,7 @@ export async function databaseFindings(settings: Settings, files: DataFiles): Pr
 /** Users from 0.1.0 keep what they could do: the operator should know how many there are. */
 export async function legacyPlanFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
   if (Object.hasOwn(settings.plans, LEGACY_PLAN)) return [];
-  const location = storeLocation(settings.database.url, files, 'accounts');
+  const location = storeLocation(settings.database, files, 'accounts');
   const count = await countRows(location, { table: 'users', column: 'plan', value: LEGACY_PLAN }).catch(() => 0);
   if (count === 0) return [];
   const who = count === 1 ? '1 user' : `${count} users`;
@@ -160,14 +159,14 @@ export async function legacyPlanFindings(settings: Settings, files: DataFiles): 
 
 /** What the first administrator chose at set-up. */
 export async function setupChoices(settings: Settings, files: DataFiles): Promise<readonly SetupChoice[]> {
-  const location = storeLocation(settings.database.url, files, 'accounts');
+  const location = storeLocation(settings.database, files, 'accounts');
   const rows = await readRows(location, { table: 'setup_choices', column: 'value', order: 'name' }).catch(() => []);
   return rows.map(({ name, value }) => ({ name: String(name), value: String(value) }));
 }
 
 /** Webhooks whose deliveries fail. The path of an address may be a secret, so only the host is shown. */
 export async function webhookFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
-  const location = storeLocation(settings.database.url, files, 'accounts');
+  const location = storeLocation(settings.database, files, 'accounts');
   const failing = { table: 'webhooks', column: 'failing_since', order: 'id' };
   const rows = await readRows(location, failing).catch(() => []);
   return rows.map(({ id, url, failing_since: since, disabled_at: off }) => {

@@ -19,17 +19,22 @@ const ATTEMPTS = 3;
 
 type Work<T> = (connection: SqlConnection) => Promise<T>;
 
-/** All of one service is in one schema, which is made when it is missing. */
-export async function openPostgresEngine(url: string, schema: string): Promise<Engine> {
+/**
+ * All of one service is in one schema, which is made when it is missing. Behind a pooler in transaction mode nothing can be
+ * set for a connection: each transaction sets it for itself, and statements have no names.
+ */
+export async function openPostgresEngine(url: string, schema: string, isPooled = false): Promise<Engine> {
   if (!/^[a-z_][a-z0-9_]{0,62}$/.test(schema)) throw new TypeError(`"${schema}" cannot be the name of a schema`);
   const { Pool } = await import('pg');
   const pool = new Pool({
-    connectionString: withSearchPath(url, schema),
+    connectionString: isPooled ? url : withSearchPath(url, schema),
     max: CONNECTIONS,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
+    ...(!isPooled && {
+      statement_timeout: STATEMENT_TIMEOUT_MS,
+      idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
+    }),
     keepAlive: true,
     types: portableTypes,
   });
@@ -61,7 +66,7 @@ export async function openPostgresEngine(url: string, schema: string): Promise<E
     const answerTimeout = Math.max(ANSWER_TIMEOUT_MS, timeoutMs + ANSWER_TIMEOUT_MS - STATEMENT_TIMEOUT_MS);
     let broken = discard;
     const execute: SqlConnection['execute'] = async <Row>(statement: Runnable<Row>) => {
-      const query = { ...toQuery(statement), query_timeout: answerTimeout };
+      const query = { ...toQuery(statement, !isPooled), query_timeout: answerTimeout };
       try {
         const { rows, rowCount } = await client.query(query);
         return { rows: rows as Row[], changes: rowCount ?? 0 };
@@ -72,7 +77,8 @@ export async function openPostgresEngine(url: string, schema: string): Promise<E
       }
     };
     try {
-      return await work({ engine: 'postgres', execute });
+      const connection: SqlConnection = { engine: 'postgres', execute };
+      return await work(isPooled ? inTransactions(connection, schema) : connection);
     } finally {
       client.release(broken);
     }
@@ -179,10 +185,44 @@ function plain(sql: string): Statement {
 }
 
 /** Statements that are known ahead are parsed once per connection. */
-function toQuery(statement: Runnable): QueryConfig {
+function toQuery(statement: Runnable, isNamed: boolean): QueryConfig {
   const { textId }: Partial<Statement> = statement;
   const query = { text: statement.sql, values: statement.parameters.map(checkedValue) };
-  return textId === undefined ? query : { ...query, name: `s${textId}` };
+  return textId === undefined || !isNamed ? query : { ...query, name: `s${textId}` };
+}
+
+/** Runs every statement in a transaction that knows its schema: its own, or the one that the caller has begun. */
+function inTransactions({ engine, execute }: SqlConnection, schema: string): SqlConnection {
+  const settings = `SET LOCAL search_path = ${schema};
+    SET LOCAL statement_timeout = ${STATEMENT_TIMEOUT_MS};
+    SET LOCAL idle_in_transaction_session_timeout = ${IDLE_TRANSACTION_TIMEOUT_MS}`;
+  let isOpen = false;
+  return {
+    engine,
+    async execute<Row>(statement: Runnable<Row>) {
+      const { sql } = statement;
+      if (sql.startsWith('BEGIN')) {
+        isOpen = true;
+        const [begin, ...rest] = sql.split(';');
+        return execute<Row>({ ...statement, sql: [begin, settings, ...rest].join(';') });
+      }
+      if (sql === 'COMMIT' || sql === 'ROLLBACK') isOpen = false;
+      else if (!isOpen) return alone(statement);
+      return execute(statement);
+    },
+  };
+
+  async function alone<Row>(statement: Runnable<Row>): Promise<StatementResult<Row>> {
+    await execute(plain(`BEGIN; ${settings}`));
+    try {
+      const result = await execute(statement);
+      await execute(plain('COMMIT'));
+      return result;
+    } catch (error) {
+      await execute(plain('ROLLBACK')).catch(() => undefined);
+      throw error;
+    }
+  }
 }
 
 function withSearchPath(url: string, schema: string): string {
@@ -258,6 +298,9 @@ export function describeConnectFailure(cause: unknown, url: string): string | un
   }
   if (code === '3D000') return `there is no database "${database}" on ${host}; create it: createdb ${database}`;
   if (code === '53300') return `${host} has no free connections; raise max_connections`;
+  if (message.includes('unsupported startup parameter')) {
+    return `${host} is a pooler such as PgBouncer; set database.listen_url to the address of PostgreSQL itself`;
+  }
   if (code === 'ETIMEDOUT' || message.includes('timeout')) return `${host} does not answer; check host and firewall`;
   return undefined;
 }
