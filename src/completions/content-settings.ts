@@ -58,6 +58,27 @@ export const promptCache = setting.choice(['off', 'agents', 'auto'], {
     'For whose calls the stable part of a prompt (instructions, tools, all but the last two messages) is marked for the caches of Anthropic and Bedrock, where the caller has marked nothing and the call is translated: nobody (`off`), the agents that Trestle starts, or everybody (`auto`).',
 });
 
+/** Budgets of all calls with a tag, whichever key they come with. */
+export const tagBudgets = setting.record(
+  setting.group('', {
+    usd: setting.number({
+      minimum: 0,
+      maximum: 1_000_000_000,
+      description: 'How much all calls with the tag may cost.',
+    }),
+    period: setting.choice(['day', 'month', 'total'], {
+      default: 'month',
+      description: 'In which time. Days and months are those of UTC.',
+    }),
+  }),
+  {
+    keyPattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$',
+    keyExpects: 'tags',
+    description:
+      'Budgets of calls with a tag, of its key or of the header `x-tags`, besides those of keys, people and teams.',
+  },
+);
+
 /** Where the records of calls go, besides the database. */
 export const exports = setting.list(
   setting.group('', {

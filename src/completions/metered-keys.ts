@@ -50,7 +50,7 @@ export interface MeteredKeys {
 
 export interface MeteredKeysOptions extends Runtime {
   readonly settings: Pick<CompletionsSettings, 'master_key' | 'store_content'> &
-    Partial<Pick<CompletionsSettings, 'alerts' | 'exports'>>;
+    Partial<Pick<CompletionsSettings, 'alerts' | 'exports' | 'tag_budgets'>>;
   readonly usageRetentionMs: number;
   /** Empty: no spans. */
   readonly otlpEndpoint: string;

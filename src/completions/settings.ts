@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
 import { joinPath } from '../platform/config/setting-declaration.ts';
-import { checkExports, checkGuardrails, exports, guardrails, promptCache } from './content-settings.ts';
+import { checkExports, checkGuardrails, exports, guardrails, promptCache, tagBudgets } from './content-settings.ts';
 
 const DIALECTS = ['openai', 'anthropic', 'google', 'google-vertex', 'bedrock', 'azure', 'cohere'] as const;
 const MODEL = { pattern: '^[^\\s/]+(/[^\\s/]+)*$', expects: 'the name of an alias, or <api>/<model>' };
@@ -134,6 +134,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
   }),
   guardrails,
   exports,
+  tag_budgets: tagBudgets,
   prompt_cache: promptCache,
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(

@@ -3,7 +3,7 @@ import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
 import { bearerToken, type Guard, type RequestHead } from '../../platform/http/surface.ts';
-import { type Owner, type OwnerOf, type Payer, payerName } from '../../platform/identity/owner.ts';
+import { type Bucket, type Owner, type OwnerOf, type Payer, payerName } from '../../platform/identity/owner.ts';
 import { type Identify, isOwnCredential, type Principal, teamOf } from '../../platform/identity/principal.ts';
 import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
@@ -44,7 +44,7 @@ export interface ProgramKey extends Pick<CallTally, 'meter'> {
 }
 
 export interface KeyAccessOptions {
-  readonly settings: Pick<CompletionsSettings, 'master_key'>;
+  readonly settings: Pick<CompletionsSettings, 'master_key'> & Partial<Pick<CompletionsSettings, 'tag_budgets'>>;
   readonly lookup: KeyLookup;
   readonly budgets: Budgets;
   readonly throttle: FailureThrottle;
@@ -71,6 +71,12 @@ export const INTERNAL: KeyHolder = { ...MASTER, id: INTERNAL_ID };
 
 export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   const { lookup, budgets, throttle, clock, ownerOf, identify, onFlood } = options;
+  const tagBuckets = new Map(
+    Object.entries(options.settings.tag_budgets ?? {}).map(([tag, budget]): [string, Bucket] => [
+      tag,
+      { id: `tag:${tag}`, name: `the tag ${tag}`, limits: { budget } },
+    ]),
+  );
   let masterKey = options.settings.master_key;
   let isMasterKey = createSecretMatcher(masterKey);
   /**
@@ -172,8 +178,13 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     if (owner !== undefined && owner.state !== 'active') throw new AppError('INVALID_API_KEY');
     if (owner === undefined && team !== '' && ownerOf !== undefined) throw new AppError('NOT_IN_TEAM', { team });
     const holder = owner === undefined ? found.holder : withOwner(found, owner, team);
+    return withSpending(holder, holder.buckets);
+  }
+
+  /** Reads what was spent of the budgets of these buckets, unless that is known. */
+  function withSpending(holder: KeyHolder, buckets: readonly Bucket[]): KeyHolder | Promise<KeyHolder> {
     let reading: Promise<unknown> | undefined;
-    for (const { id, limits } of holder.buckets) {
+    for (const { id, limits } of buckets) {
       const { budget } = limits;
       // A budget of 0 pays for nothing, whatever was spent before.
       const read = budget === undefined || budget.usd === 0 ? undefined : budgets.prepare(id, budget);
@@ -183,13 +194,26 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   }
 
   function withKey(head: RequestHead): KeyHolder | Promise<KeyHolder> {
+    const holder = marked(head);
+    if (tagBuckets.size === 0) return holder;
+    return holder instanceof Promise ? holder.then(withTagBudgets) : withTagBudgets(holder);
+  }
+
+  /** The budgets of the tags of a call apply besides those of its key. */
+  function withTagBudgets(holder: KeyHolder): KeyHolder | Promise<KeyHolder> {
+    const own = holder.tags?.flatMap((tag) => tagBuckets.get(tag) ?? []) ?? [];
+    return own.length === 0 ? holder : withSpending({ ...holder, buckets: [...holder.buckets, ...own] }, own);
+  }
+
+  /** The holder with its tags and its trace. */
+  function marked(head: RequestHead): KeyHolder | Promise<KeyHolder> {
     const holder = holderFor(head);
     const trace = followed.size === 0 ? undefined : followed.get(keyOf(head));
     const { [TAGS_HEADER]: tags, traceparent } = head.headers;
     if (tags === undefined && traceparent === undefined && trace === undefined) return holder;
-    const marked = (known: KeyHolder) =>
+    const mark = (known: KeyHolder) =>
       withTrace(withTags(trace === undefined ? known : { ...known, trace }, head), head);
-    return holder instanceof Promise ? holder.then(marked) : marked(holder);
+    return holder instanceof Promise ? holder.then(mark) : mark(holder);
   }
 
   function holderFor(head: RequestHead): KeyHolder | Promise<KeyHolder> {
