@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util';
 import { PROGRAM_VERSION } from '../src/system/environment.ts';
 import { accountsSuite, growthSuite } from './accounts/suite.ts';
 import { agentTasksSuite } from './agent-tasks/suite.ts';
+import { agentsSuite } from './agents/suite.ts';
 import { bridgeSuite } from './bridge/suite.ts';
 import { completionsSuite } from './completions/suite.ts';
 import { consoleSuite } from './console/suite.ts';
@@ -26,6 +27,7 @@ export interface SuiteOptions {
 const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonly Table[]>>> = {
   platform: platformSuite,
   bridge: bridgeSuite,
+  agents: agentsSuite,
   workbench: workbenchSuite,
   jobs: jobsSuite,
   completions: completionsSuite,

@@ -42,12 +42,13 @@ export async function filesByRipgrep(
     try {
       started.stdin.end();
       const exit = await withinTime(clock, RIPGREP_MS, started.exited, () => undefined);
+      // One that has ended is not waited for again: looking for what it left behind takes longer than the search.
+      if (exit === undefined) await started.stop(NO_GRACE);
       signal.throwIfAborted();
       // 1: nothing was found. 2: something could not be read.
       return exit?.code === 0 || exit?.code === 1 ? list() : undefined;
     } finally {
       signal.removeEventListener('abort', stop);
-      await started.stop(NO_GRACE);
     }
   } catch (error) {
     // One that cannot be started is not used.
