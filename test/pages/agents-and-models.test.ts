@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
@@ -60,6 +60,48 @@ test('agents are listed with what to do, and tried; models are found by name', a
   await echo.getByRole('link', { name: 'Calls' }).click();
   await page.waitForURL(/\/console\/calls\?model=demo%2Fecho/);
   assert.deepEqual(problems, []);
+});
+
+test('an agent is installed and logged in to from its row, and a failure says what npm said', async (t) => {
+  const folder = await temporaryFolder(t);
+  const bin = join(folder, 'bin');
+  await mkdir(bin);
+  // An npm that puts the scripted agent where npm would put Gemini, and has no Qwen.
+  const script = `#!/bin/sh
+case "$*" in *qwen*) echo "no such version" >&2; exit 1;; esac
+mkdir -p node_modules/.bin
+printf '#!/bin/sh\\nexec "${process.execPath}" "${AGENT}"\\n' > node_modules/.bin/gemini
+chmod 755 node_modules/.bin/gemini
+`;
+  await writeFile(join(bin, 'npm'), script, { mode: 0o755 });
+  const config = join(folder, 'trestle.yaml');
+  const custom = [{ id: 'locked', command: process.execPath, args: [AGENT, '--auth', 'several'] }];
+  await writeFile(
+    config,
+    JSON.stringify({ agents: { catalog: ['gemini', 'qwen', 'locked'], default: 'locked', custom } }),
+  );
+  const environment = { PATH: `${bin}:/usr/bin:/bin` };
+  const program = await startProgram(t, { args: ['--config', config], environment });
+  const { page, problems } = await openPage(t, `${program.url}/console/agents`);
+  const gemini = page.getByRole('row', { name: /gemini/ });
+  await gemini.getByText('not installed').waitFor();
+  await gemini.getByRole('button', { name: 'Install' }).click();
+  await gemini.getByText(/Version [\d.]+ is installed/).waitFor();
+  await gemini.getByText('ok', { exact: true }).waitFor();
+  assert.equal(await gemini.getByRole('button', { name: 'Install' }).count(), 0);
+  const qwen = page.getByRole('row', { name: /qwen/ });
+  await qwen.getByRole('button', { name: 'Install' }).click();
+  await qwen.getByRole('alert').getByText('no such version').waitFor();
+
+  const locked = page.getByRole('row', { name: /locked/ });
+  await locked.getByText('not logged in').waitFor();
+  await locked.getByRole('button', { name: 'Log in' }).click();
+  await locked.getByRole('button', { name: 'Key', exact: true }).click();
+  await locked.getByText('Logged in.').waitFor();
+  assert.deepEqual(
+    problems.filter((problem) => !/50\d/.test(problem)),
+    [],
+  );
 });
 
 test('a schedule is made, shown with its times, paused, run and removed', async (t) => {

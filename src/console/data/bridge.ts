@@ -8,7 +8,7 @@ import type {
   ScheduleQuery,
 } from '../../bridge/contract/schedules.ts';
 import type { UploadedAttachment } from '../../bridge/contract/session.ts';
-import type { AgentList } from '../../bridge/contract/surface.ts';
+import type { AgentList, AgentLogin, AgentTest, InstalledAgent } from '../../bridge/contract/surface.ts';
 import type {
   Permission,
   PermissionAnswer,
@@ -87,6 +87,24 @@ export const answerPermission = (permissionId: string, answer: PermissionAnswer)
     ({ permission }) => permission,
   );
 export const listAgents = () => request<AgentList>('GET', '/api/bridge/agents').then(({ agents }) => agents);
+const agentPlace = (providerId: string) => `/api/bridge/agents/${encodeURIComponent(providerId)}`;
+/** The server gives up a little earlier. */
+const TEST_MS = 130_000;
+const INSTALL_MS = 5 * 60_000;
+/** Runs one small turn with an agent. */
+export const testAgent = (providerId: string) =>
+  request<AgentTest>('POST', `${agentPlace(providerId)}/test`, { timeoutMs: TEST_MS });
+export const installAgent = (providerId: string) =>
+  request<InstalledAgent>('POST', `${agentPlace(providerId)}/install`, { timeoutMs: INSTALL_MS });
+/** Logs in to an agent, or says what to run. */
+export const logInAgent = (providerId: string, methodId?: string) =>
+  request<AgentLogin>('POST', `${agentPlace(providerId)}/login`, {
+    body: methodId === undefined ? {} : { methodId },
+    timeoutMs: TEST_MS,
+  });
+/** Questions that wait for an answer. */
+export const listPermissions = () =>
+  request<{ permissions: Permission[] }>('GET', '/api/bridge/permissions').then(({ permissions }) => permissions);
 export const listFolders = (path?: string, team?: string) =>
   request<FolderPage>('GET', '/api/bridge/folders', { query: { path }, team });
 

@@ -1,13 +1,12 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useState } from 'react';
 import { Link } from 'wouter';
-import type { AgentEntry } from '../../../bridge/contract/surface.ts';
-import { listAgents, trestle } from '../../data/bridge.ts';
-import { ErrorBox } from '../../parts/parts.tsx';
+import type { AgentEntry, AgentLogin } from '../../../bridge/contract/surface.ts';
+import { installAgent, listAgents, logInAgent, testAgent } from '../../data/bridge.ts';
+import { ErrorBox, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
+import { CopyButton, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
-
-const TEST_MS = 120_000;
 
 /** The agents of the server: which can be used, what to do about the others, and what each can do. */
 export default function Agents() {
@@ -38,7 +37,7 @@ function Table({ agents }: { readonly agents: readonly AgentEntry[] }) {
       <table className="list stacks">
         <thead>
           <tr>
-            {['Agent', 'State', 'Version', 'Model', 'Modes', 'Takes', 'Try it'].map((name) => (
+            {['Agent', 'State', 'Version', 'Model', 'Modes', 'Takes', 'Use it'].map((name) => (
               <th key={name}>{name}</th>
             ))}
           </tr>
@@ -57,71 +56,138 @@ const FORKS: Readonly<Record<AgentEntry['fork'], string>> = { yes: 'forks', offe
 
 function Row({ agent }: { readonly agent: AgentEntry }) {
   const { providerId, label, state, advice, version, model, modes, steer, fork } = agent;
-  const isUsable = state === 'ok';
   return (
     <tr>
       <td>
         <strong>{visible(label)}</strong> <code className="quiet">{visible(providerId)}</code>
       </td>
       <td>
-        <span className={`chip ${isUsable ? 'completed' : 'pending'}`}>{visible(state.replaceAll('_', ' '))}</span>{' '}
+        <span className={`chip ${state === 'ok' ? 'completed' : 'pending'}`}>
+          {visible(state.replaceAll('_', ' '))}
+        </span>{' '}
         {advice === '' ? null : <span className="quiet">{visible(advice)}</span>}
       </td>
       <td data-name="Version">{visible(version)}</td>
       <td data-name="Model">{visible(model)}</td>
       <td data-name="Modes">{modes.map(({ name }) => visible(name)).join(', ')}</td>
       <td data-name="Takes">{[steer === 'yes' ? 'messages in a turn' : '', FORKS[fork]].filter(Boolean).join(', ')}</td>
-      <td>{isUsable ? <TestTurn providerId={providerId} /> : null}</td>
+      <td>
+        <Care agent={agent} />
+      </td>
     </tr>
   );
 }
 
-interface Measured {
-  readonly isOk: boolean;
-  readonly text: string;
-}
+/** What the server advises for agents that it can install by itself. */
+const INSTALLABLE = /\btrestle agents install\b/;
+const MANAGERS: ReadonlySet<string> = new Set(['root', 'admin']);
 
-/** Runs one turn, "Say OK", in a session that is removed afterwards. */
-function TestTurn({ providerId }: { readonly providerId: string }) {
-  const { system } = useConsole();
-  const [isRunning, setRunning] = useState(false);
-  const [measured, setMeasured] = useState<Measured>();
-  async function run(): Promise<void> {
-    setRunning(true);
-    setMeasured(undefined);
-    const session = trestle(system.signIn).session(`agent-test-${crypto.randomUUID().slice(0, 8)}`);
-    const startedAt = performance.now();
-    const elapsed = () => Math.round(performance.now() - startedAt);
-    try {
-      const turn = session.start('Say OK', {
-        timeoutMs: TEST_MS,
-        routing: { routingMode: 'explicit', explicitProviderId: providerId, permissions: 'deny' },
-      });
-      let firstMs: number | undefined;
-      for await (const { delta } of turn) if (delta !== undefined) firstMs ??= elapsed();
-      const { status, error } = await turn.result;
-      const isOk = status === 'completed';
-      const text = isOk ? `first text after ${firstMs ?? elapsed()} ms, ${elapsed()} ms in all` : (error ?? status);
-      setMeasured({ isOk, text });
-    } catch (error) {
-      setMeasured({ isOk: false, text: error instanceof Error ? error.message : String(error) });
-    }
-    // A turn that took too long still runs, and a session that never began cannot be closed.
-    await session.cancel().catch(() => undefined);
-    await session.close().catch(() => undefined);
-    setRunning(false);
+/** What can be done about an agent in its state: install it, log in, try it. One thing at a time. */
+function Care({ agent }: { readonly agent: AgentEntry }) {
+  const { providerId, state, advice } = agent;
+  const { person } = useConsole();
+  const queries = useQueryClient();
+  const work = useWork();
+  const [doing, setDoing] = useState<{ readonly what: string; readonly at: number }>();
+  const [outcome, setOutcome] = useState<{ readonly isOk: boolean; readonly text: string }>();
+  const [login, setLogin] = useState<AgentLogin>();
+  const mayManage = person === undefined || MANAGERS.has(person.role);
+  function begin(what: string, action: () => Promise<void>): void {
+    setOutcome(undefined);
+    setLogin(undefined);
+    setDoing({ what, at: Date.now() });
+    work.run(async () => {
+      await action();
+      await queries.invalidateQueries({ queryKey: ['agents'] });
+    });
   }
+  const test = () =>
+    begin('Runs a turn', async () => {
+      const { status, error, firstMs, durationMs } = await testAgent(providerId);
+      const isOk = status === 'completed';
+      setOutcome({ isOk, text: isOk ? `first text after ${firstMs} ms, ${durationMs} ms in all` : error || status });
+    });
+  const install = () =>
+    begin('Installs it with npm', async () => {
+      const { version, offered } = await installAgent(providerId);
+      const when = offered ? '' : '; the server offers it after a restart';
+      setOutcome({ isOk: true, text: `Version ${version} is installed${when}.` });
+    });
+  const logIn = (methodId?: string) =>
+    begin('Logs in', async () => {
+      const report = await logInAgent(providerId, methodId);
+      setOutcome({ isOk: report.loggedIn, text: report.text });
+      if (!report.loggedIn) setLogin(report);
+    });
   return (
     <>
-      <button type="button" disabled={isRunning} onClick={() => void run()}>
-        {isRunning ? 'Runs …' : 'Test'}
-      </button>{' '}
-      <Link href={`/console/new?agent=${encodeURIComponent(providerId)}`}>New session</Link>
-      {measured === undefined ? null : (
-        <p className={measured.isOk ? 'quiet' : 'failed'} role="status">
-          {visible(measured.text)}
+      {state === 'ok' ? (
+        <>
+          <button type="button" disabled={work.isBusy} onClick={test}>
+            Test
+          </button>{' '}
+          <Link href={`/console/new?agent=${encodeURIComponent(providerId)}`}>New session</Link>
+        </>
+      ) : null}
+      {mayManage && state === 'not_installed' && INSTALLABLE.test(advice) ? (
+        <button type="button" disabled={work.isBusy} onClick={install}>
+          Install
+        </button>
+      ) : null}
+      {mayManage && state === 'not_logged_in' ? (
+        <button type="button" disabled={work.isBusy} onClick={() => logIn()}>
+          Log in
+        </button>
+      ) : null}
+      <Progress work={work} doing={doing} />
+      {outcome === undefined ? null : (
+        <p className={outcome.isOk ? 'quiet' : 'failed'} role="status">
+          {visible(outcome.text)}
         </p>
       )}
+      {login === undefined ? null : <LoginWays login={login} isBusy={work.isBusy} onChoose={logIn} />}
+      <WorkNotes work={work} />
     </>
+  );
+}
+
+interface ProgressProps {
+  readonly work: Work;
+  readonly doing: { readonly what: string; readonly at: number } | undefined;
+}
+
+function Progress({ work, doing }: ProgressProps) {
+  if (!work.isBusy || doing === undefined) return null;
+  return (
+    <p className="quiet" role="status">
+      {doing.what} … <Since at={doing.at} />
+    </p>
+  );
+}
+
+interface LoginWaysProps {
+  readonly login: AgentLogin;
+  readonly isBusy: boolean;
+  readonly onChoose: (methodId: string) => void;
+}
+
+/** The ways to log in that are left, and the command for a terminal. */
+function LoginWays({ login, isBusy, onChoose }: LoginWaysProps) {
+  const ways = login.methods.filter(({ terminal }) => !terminal);
+  return (
+    <div className="answers">
+      {ways.length < 2
+        ? null
+        : ways.map(({ id, name, description }) => (
+            <button key={id} type="button" title={visible(description)} disabled={isBusy} onClick={() => onChoose(id)}>
+              {visible(name)}
+            </button>
+          ))}
+      {login.command === '' ? null : (
+        <>
+          <code>{visible(login.command)}</code> <CopyButton text={login.command} />
+        </>
+      )}
+    </div>
   );
 }
