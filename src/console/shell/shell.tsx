@@ -1,6 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import {
   Activity,
+  Bell,
   BookOpen,
   Bot,
   Boxes,
@@ -31,6 +32,7 @@ import { listSessions, trestle } from '../data/bridge.ts';
 import { BASE, hasToken, keepToken, whenSignedOut } from '../data/request.ts';
 import { Dialog, Field } from '../parts/parts.tsx';
 import { visible } from '../parts/text.ts';
+import { useAttention } from './attention.ts';
 import { ConsoleContext, useConsole, useOwnName } from './console-context.ts';
 import { type Action, activeActions, keysText, SHORTCUTS, tipOf, useActions, useShortcuts } from './shortcuts.ts';
 
@@ -186,6 +188,7 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
   /** What can be done on the page, while the palette is open. */
   const [paletteActions, setPaletteActions] = useState<readonly Action[]>();
   const own = useOwnName();
+  const attention = useAttention(live, own);
   /** On a phone: where the sheet with the whole navigation was opened. Another place closes it. */
   const [openedAt, setOpenedAt] = useState<string>();
   const isOpen = openedAt === location;
@@ -279,6 +282,17 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
             </button>
           </div>
         )}
+        {attention.isOffered ? (
+          <button
+            type="button"
+            className="plain"
+            aria-pressed={attention.isOn}
+            title="Notifies you about questions of agents while this page is hidden"
+            onClick={() => void attention.toggle()}
+          >
+            <Bell aria-hidden="true" /> {attention.isOn ? 'Notifications are on' : 'Notify me'}
+          </button>
+        ) : null}
         <p className="quiet version">{system.version}</p>
         <button
           type="button"
