@@ -79,3 +79,33 @@ for (let part = 0; part < PARTS; part += 1) {
     assert.equal(planted.length, 1, 'axe finds what is wrong');
   });
 }
+
+test('axe finds nothing in a session with work, its panes, the palette, the keys, and on a board with cards', async (t) => {
+  const { page, url } = await openWithAxe(t);
+  await page.goto(`${url}/console/new`);
+  await page.getByLabel('What should be done?').fill('hello');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.locator('.turn-end').waitFor();
+  const found: string[] = [];
+  for (const tab of ['Changes', 'Plan', 'Terminal', 'Files', 'Events']) {
+    await page.getByRole('tab', { name: tab }).click();
+    found.push(...(await check(page, `session, ${tab}`)));
+  }
+  await page.getByLabel('Attach').setInputFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('a') });
+  await page.getByRole('button', { name: 'Remove a.txt' }).waitFor();
+  found.push(...(await check(page, 'session with a file')));
+  await page.keyboard.press('Control+k');
+  await page.getByRole('dialog', { name: 'Go to' }).getByRole('option').first().waitFor();
+  found.push(...(await check(page, 'palette')));
+  await page.keyboard.press('Escape');
+  await page.getByRole('log').focus();
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  found.push(...(await check(page, 'keys')));
+  for (const view of ['', '?view=list&sort=Turns', '?view=folders']) {
+    await page.goto(`${url}/console${view}`);
+    await page.getByRole('link', { name: /^hello/ }).waitFor();
+    found.push(...(await check(page, `board${view}`)));
+  }
+  assert.deepEqual(found, []);
+});

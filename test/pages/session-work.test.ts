@@ -10,6 +10,8 @@ import { until } from '../kit/until.ts';
 import { openPage } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+/** A picture of one pixel. */
+const DOT = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 /** A program with the scripted agent, and an empty folder for it to work in. */
 async function startScripted(scope: Scope, args: readonly string[] = []) {
@@ -59,16 +61,12 @@ test('the changes of a session: of all turns or the last, commented on, copied a
   await page.getByLabel('Message').fill('');
   await side.getByRole('button', { name: 'Copy patch' }).click();
   await side.getByRole('button', { name: 'Copied' }).waitFor();
-  const patch = await page.evaluate(() => navigator.clipboard.readText());
+  const patch = await page.evaluate<string>('navigator.clipboard.readText()');
   assert.match(patch, /^\+two$/m);
   assert.doesNotMatch(patch, /first\.txt/);
   await side.getByRole('button', { name: 'Wrap lines' }).click();
-  const wraps = () =>
-    side
-      .locator('.diff pre')
-      .first()
-      .evaluate((one) => getComputedStyle(one).whiteSpace);
-  assert.equal(await wraps(), 'pre-wrap');
+  const wraps = await page.evaluate(`getComputedStyle(document.querySelector('aside .diff pre')).whiteSpace`);
+  assert.equal(wraps, 'pre-wrap');
 
   assert.equal(
     await log.getByRole('button', { name: 'Undo this turn' }).count(),
@@ -132,7 +130,7 @@ test('keys move through a conversation; a message is called back; files go with 
   await page.locator('.turn-end').waitFor();
   await send(page, 'say second', 2);
   await log.focus();
-  const focused = () => page.evaluate(() => document.activeElement?.textContent ?? '');
+  const focused = () => page.evaluate<string>('document.activeElement?.textContent ?? ""');
   await page.keyboard.press('[');
   await until('the second turn', async () => (await focused()).includes('say second'));
   await page.keyboard.press('[');
@@ -146,7 +144,7 @@ test('keys move through a conversation; a message is called back; files go with 
   await page.keyboard.press('m');
 
   const field = page.getByLabel('Message');
-  assert.equal(await field.evaluate((one) => one === document.activeElement), true);
+  assert.equal(await page.evaluate('document.activeElement?.tagName'), 'TEXTAREA');
   await page.keyboard.press('ArrowUp');
   assert.equal(await field.inputValue(), 'say second');
   await page.keyboard.press('ArrowUp');
@@ -162,22 +160,18 @@ test('keys move through a conversation; a message is called back; files go with 
   const files = page.getByRole('list', { name: 'Files of this message' }).getByRole('listitem');
   await files.getByText('notes.txt').waitFor();
   // As a browser does with a picture in the clipboard, and with a file that is dropped.
-  await page.evaluate(() => {
-    const give = (type: string, member: string, file: File) => {
+  await page.evaluate(`
+    const give = (member, file, event) => {
       const data = new DataTransfer();
       data.items.add(file);
-      const event =
-        type === 'paste'
-          ? new ClipboardEvent(type, { clipboardData: data, bubbles: true })
-          : new DragEvent(type, { dataTransfer: data, bubbles: true });
-      document.querySelector(member)?.dispatchEvent(event);
+      document.querySelector(member).dispatchEvent(event(data));
     };
-    const bytes = Uint8Array.fromBase64(
-      'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
-    );
-    give('paste', '.composer textarea', new File([bytes], 'dot.png', { type: 'image/png' }));
-    give('drop', '.composer', new File(['dropped'], 'dropped.txt', { type: 'text/plain' }));
-  });
+    const bytes = Uint8Array.from(atob('${DOT}'), (one) => one.charCodeAt(0));
+    give('.composer textarea', new File([bytes], 'dot.png', { type: 'image/png' }),
+      (clipboardData) => new ClipboardEvent('paste', { clipboardData, bubbles: true }));
+    give('.composer', new File(['dropped'], 'dropped.txt', { type: 'text/plain' }),
+      (dataTransfer) => new DragEvent('drop', { dataTransfer, bubbles: true }));
+  `);
   await until('three files', async () => (await files.count()) === 3);
   assert.equal(await files.locator('img[src^="blob:"]').count(), 1, 'the picture is shown');
   await page.getByRole('button', { name: 'Remove dropped.txt' }).click();

@@ -1,14 +1,14 @@
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
-import { Link, useSearchParams } from 'wouter';
-import type { Summary } from '../../../bridge/contract/workbench.ts';
-import { listSessions, sessionAddress } from '../../data/bridge.ts';
+import { Link } from 'wouter';
+import type { SessionQuery, Summary } from '../../../bridge/contract/workbench.ts';
+import { listAgents, listSessions, sessionAddress } from '../../data/bridge.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
-import { ErrorBox, Since } from '../../parts/parts.tsx';
+import { ErrorBox, Since, useFilters } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS } from '../../shell/shortcuts.ts';
-import { useOwnerText, useOwnTeams } from '../teams/own-teams.ts';
+import { useOwnTeams } from '../teams/own-teams.ts';
+import { Card, useQuestions } from './card.tsx';
 import { FirstSteps } from './first-steps.tsx';
 import { NewSessionForm } from './new-session.tsx';
 
@@ -20,60 +20,105 @@ const COLUMNS = [
 ] as const;
 
 const POLL_MS = 3000;
+const VIEWS = [
+  { name: 'board', label: 'Board' },
+  { name: 'list', label: 'List' },
+  { name: 'folders', label: 'Folders' },
+] as const;
+const STATES: readonly NonNullable<SessionQuery['state']>[] = ['needs_you', 'running', 'waiting', 'idle', 'archived'];
 
-/** What runs, what waits, and what needs a person. */
+/** What runs, what waits, and what needs a person. View and filters are in the address. */
 export default function Board() {
   const { live } = useConsole();
-  const [search, setSearch] = useState('');
-  const [view, setView] = useState<'board' | 'list'>('board');
-  const [given, setGiven] = useSearchParams();
+  const [given, change] = useFilters();
+  const search = given.get('search') ?? '';
   const owner = given.get('owner') ?? '';
+  const agent = given.get('agent') ?? '';
+  const state = STATES.find((one) => one === given.get('state'));
+  const view = VIEWS.find(({ name }) => name === given.get('view'))?.name ?? 'board';
   const { data, error } = useQuery({
-    queryKey: ['sessions', search, owner],
-    queryFn: () => listSessions({ limit: 200, ...(search !== '' && { search }), ...(owner !== '' && { owner }) }),
+    queryKey: ['sessions', search, owner, agent, state],
+    queryFn: () =>
+      listSessions({
+        limit: 200,
+        ...(search !== '' && { search }),
+        ...(owner !== '' && { owner }),
+        ...(agent !== '' && { providerId: agent }),
+        ...(state !== undefined && { state }),
+      }),
     // The rows stay while new ones are read.
     placeholderData: (before) => before,
     ...(live === undefined && { refetchInterval: POLL_MS }),
   });
   const sessions = data?.sessions ?? [];
-  const isEmpty = data !== undefined && sessions.length === 0 && search === '' && owner === '';
+  const isFiltered = search !== '' || owner !== '' || agent !== '' || state !== undefined;
+  const isEmpty = data !== undefined && sessions.length === 0;
   return (
     <>
       <header className="bar">
         <h1>Board</h1>
         <fieldset className="choice">
           <legend className="hidden-label">View</legend>
-          {(['board', 'list'] as const).map((name) => (
-            <button key={name} type="button" aria-pressed={view === name} onClick={() => setView(name)}>
-              {name === 'board' ? 'Board' : 'List'}
+          {VIEWS.map(({ name, label }) => (
+            <button
+              key={name}
+              type="button"
+              aria-pressed={view === name}
+              onClick={() => change('view', name === 'board' ? '' : name)}
+            >
+              {label}
             </button>
           ))}
         </fieldset>
-        <OwnerChoice
-          owner={owner}
-          onChange={(chosen) => setGiven(chosen === '' ? {} : { owner: chosen }, { replace: true })}
-        />
+        <OwnerChoice owner={owner} onChange={(chosen) => change('owner', chosen)} />
+        <AgentChoice agent={agent} onChange={(chosen) => change('agent', chosen)} />
+        <select aria-label="State" value={state ?? ''} onChange={({ target }) => change('state', target.value)}>
+          <option value="">any state</option>
+          {STATES.map((one) => (
+            <option key={one} value={one}>
+              {one.replace('_', ' ')}
+            </option>
+          ))}
+        </select>
         <input
           type="search"
           aria-label="Search sessions"
           placeholder="Search"
           value={search}
-          onChange={(event) => setSearch(event.target.value)}
+          onChange={(event) => change('search', event.target.value)}
         />
         <Link href="/console/new" className="button primary">
           New session <kbd>{keysText(SHORTCUTS.newSession.keys)}</kbd>
         </Link>
       </header>
       <ErrorBox error={error} />
-      <FirstSteps isEmpty={isEmpty} />
-      {isEmpty ? (
+      <FirstSteps isEmpty={isEmpty && !isFiltered} />
+      {isEmpty && !isFiltered ? (
         <Empty />
-      ) : view === 'board' ? (
-        <Columns sessions={sessions} counts={owner === '' ? data?.counts : undefined} />
-      ) : (
+      ) : isEmpty ? (
+        <p className="empty">No session matches.</p>
+      ) : view === 'list' ? (
         <List sessions={sessions} />
+      ) : view === 'folders' ? (
+        <Folders sessions={sessions} />
+      ) : (
+        <Columns sessions={sessions} isArchive={state === 'archived'} counts={isFiltered ? undefined : data?.counts} />
       )}
     </>
+  );
+}
+
+/** Only the sessions of one agent. */
+function AgentChoice({ agent, onChange }: { readonly agent: string; readonly onChange: (agent: string) => void }) {
+  const { data = [] } = useQuery({ queryKey: ['agents'], queryFn: listAgents });
+  const ids = [...new Set([...data.map(({ providerId }) => providerId), ...(agent === '' ? [] : [agent])])];
+  return (
+    <select aria-label="Agent" value={agent} onChange={({ target }) => onChange(target.value)}>
+      <option value="">any agent</option>
+      {ids.map((id) => (
+        <option key={id}>{visible(id)}</option>
+      ))}
+    </select>
   );
 }
 
@@ -125,64 +170,95 @@ function Empty() {
 
 interface ColumnsProps {
   readonly sessions: readonly Summary[];
+  /** The sessions are archived: they have one column. */
+  readonly isArchive: boolean;
   readonly counts: Readonly<Record<(typeof COLUMNS)[number]['count'], number>> | undefined;
 }
 
-function Columns({ sessions, counts }: ColumnsProps) {
+const ARCHIVE = [{ state: 'archived', title: 'Archived', count: 'idle' }] as const;
+
+function Columns({ sessions, isArchive, counts }: ColumnsProps) {
+  const questions = useQuestions(sessions);
   return (
     <div className="columns">
-      {COLUMNS.map(({ state, title, count }) => {
-        const cards = sessions.filter((session) => session.state === state);
-        return (
-          <section key={state} className={`column ${state}`} aria-label={title}>
-            <h2>
-              {title} <small>{counts?.[count] ?? ''}</small>
-            </h2>
-            {cards.map((session) => (
-              <Card key={`${session.owner}/${session.sessionId}`} session={session} />
+      {(isArchive ? ARCHIVE : COLUMNS).map(({ state, title, count }) => (
+        <section key={state} className={`column ${state}`} aria-label={title}>
+          <h2>
+            {title} <small>{counts?.[count] ?? ''}</small>
+          </h2>
+          {sessions
+            .filter((session) => session.state === state)
+            .map((session) => (
+              <Card key={`${session.owner}/${session.sessionId}`} session={session} questions={questions} />
             ))}
-          </section>
-        );
-      })}
+        </section>
+      ))}
     </div>
   );
 }
 
-function Card({ session }: { readonly session: Summary }) {
-  const own = useOwnName();
-  const ownerText = useOwnerText();
-  const { title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
-  const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed';
-  const line = doing !== '' ? doing : failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
+/** The same cards, by the folder that the agents work in. */
+function Folders({ sessions }: { readonly sessions: readonly Summary[] }) {
+  const questions = useQuestions(sessions);
+  const folders = [...new Set(sessions.map(({ folder }) => folder))].sort();
   return (
-    <Link href={sessionAddress(session, own)} className="card">
-      <span className="title">{visible(title)}</span>
-      <span className="quiet">{providerId}</span>
-      <span className={failed ? 'failed' : ''}>{visible(line)}</span>
-      <span className="quiet">
-        {queuedTurns > 0 ? `${queuedTurns} waiting · ` : ''}
-        {costUsd === null || costUsd === 0 ? '' : `${moneyText(costUsd)} · `}
-        <Since at={updatedAt} />
-      </span>
-      {session.owner === own ? null : <span className="quiet">{ownerText(session.owner)}</span>}
-    </Link>
+    <div className="columns">
+      {folders.map((folder) => (
+        <section key={folder} className="column" aria-label={folder === '' ? 'Private folders' : folder}>
+          <h2 title={folder}>{folder === '' ? 'Private folders' : visible(shortPath(folder))}</h2>
+          {sessions
+            .filter((session) => session.folder === folder)
+            .map((session) => (
+              <Card key={`${session.owner}/${session.sessionId}`} session={session} questions={questions} hasState />
+            ))}
+        </section>
+      ))}
+    </div>
   );
 }
 
+/** THE TABLE of the list: what a column shows, and what it is sorted by. */
+const LIST: readonly { readonly name: string; readonly by: (session: Summary) => string | number }[] = [
+  { name: 'Session', by: ({ title }) => title.toLowerCase() },
+  { name: 'State', by: ({ state }) => STATES.indexOf(state) },
+  { name: 'Agent', by: ({ providerId }) => providerId },
+  { name: 'Folder', by: ({ folder }) => folder },
+  { name: 'Turns', by: ({ turns }) => turns },
+  { name: 'Tokens', by: ({ usage }) => usage.totalTokens },
+  { name: 'Cost', by: ({ costUsd }) => costUsd ?? 0 },
+  { name: 'Changed', by: ({ updatedAt }) => updatedAt },
+];
+
 function List({ sessions }: { readonly sessions: readonly Summary[] }) {
   const own = useOwnName();
+  const [given, change] = useFilters();
+  const sort = given.get('sort') ?? '';
+  const isDown = sort.startsWith('-');
+  const column = LIST.find(({ name }) => name === sort.replace('-', ''));
+  const sorted = column === undefined ? sessions : sortedBy(sessions, column.by, isDown);
   return (
     <div className="scrolls">
       <table className="list">
         <thead>
           <tr>
-            {['Session', 'State', 'Agent', 'Folder', 'Turns', 'Tokens', 'Cost', 'Changed'].map((name) => (
-              <th key={name}>{name}</th>
-            ))}
+            {LIST.map(({ name }) => {
+              const isSorted = name === column?.name;
+              return (
+                <th key={name} aria-sort={isSorted ? (isDown ? 'descending' : 'ascending') : undefined}>
+                  <button
+                    type="button"
+                    className="plain"
+                    onClick={() => change('sort', !isSorted ? name : isDown ? '' : `-${name}`)}
+                  >
+                    {name} {isSorted ? (isDown ? '↓' : '↑') : ''}
+                  </button>
+                </th>
+              );
+            })}
           </tr>
         </thead>
         <tbody>
-          {sessions.map((session) => (
+          {sorted.map((session) => (
             <tr key={`${session.owner}/${session.sessionId}`}>
               <td>
                 <Link href={sessionAddress(session, own)}>{visible(session.title)}</Link>
@@ -202,4 +278,11 @@ function List({ sessions }: { readonly sessions: readonly Summary[] }) {
       </table>
     </div>
   );
+}
+
+function sortedBy(sessions: readonly Summary[], by: (session: Summary) => string | number, isDown: boolean) {
+  return sessions.toSorted((one, other) => {
+    const [left, right] = isDown ? [by(other), by(one)] : [by(one), by(other)];
+    return left < right ? -1 : left > right ? 1 : 0;
+  });
 }

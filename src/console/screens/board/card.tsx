@@ -1,0 +1,154 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { Link } from 'wouter';
+import type { Permission, Summary } from '../../../bridge/contract/workbench.ts';
+import {
+  answerPermission,
+  changeSession,
+  listPermissions,
+  type SessionName,
+  sessionAddress,
+  trestle,
+} from '../../data/bridge.ts';
+import { ErrorBox, Since } from '../../parts/parts.tsx';
+import { moneyText, shortPath, visible } from '../../parts/text.ts';
+import { useWork } from '../../parts/work.tsx';
+import { useConsole, useOwnName } from '../../shell/console-context.ts';
+import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
+
+const NONE: readonly Permission[] = [];
+
+/** The open questions, read while a session of the list waits for an answer. */
+export function useQuestions(sessions: readonly Summary[]): readonly Permission[] {
+  const open = sessions.reduce((sum, { openPermissions }) => sum + openPermissions, 0);
+  const { data } = useQuery({ queryKey: ['sessions', 'questions', open], queryFn: listPermissions, enabled: open > 0 });
+  return open === 0 ? NONE : (data ?? NONE);
+}
+
+interface CardProps {
+  readonly session: Summary;
+  readonly questions: readonly Permission[];
+  /** Shows the state, where no column says it. */
+  readonly hasState?: boolean;
+}
+
+/** One session on the board: what it does, and what can be done with it from here. */
+export function Card({ session, questions, hasState = false }: CardProps) {
+  const own = useOwnName();
+  const ownerText = useOwnerText();
+  const { sessionId, title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
+  const { files, added, removed } = session.changed;
+  const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed';
+  const line = doing !== '' ? doing : failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
+  const asked = questions.find((one) => one.sessionId === sessionId && one.owner === session.owner);
+  return (
+    <article className="card">
+      <Link href={sessionAddress(session, own)}>
+        <span className="title">{visible(title)}</span>
+        <span className="quiet">{providerId}</span>
+        <span className={failed ? 'failed' : ''}>{visible(line)}</span>
+        <span className="quiet">
+          {hasState ? `${state.replace('_', ' ')} · ` : ''}
+          {queuedTurns > 0 ? `${queuedTurns} waiting · ` : ''}
+          {files > 0 ? `${files} files +${added} −${removed} · ` : ''}
+          {costUsd === null || costUsd === 0 ? '' : `${moneyText(costUsd)} · `}
+          <Since at={updatedAt} />
+        </span>
+        {session.owner === own ? null : <span className="quiet">{ownerText(session.owner)}</span>}
+      </Link>
+      {asked === undefined ? null : <Question asked={asked} address={sessionAddress(session, own)} />}
+      <CardActions session={session} />
+    </article>
+  );
+}
+
+/** The question of an agent, with the answers that need no form. */
+function Question({ asked, address }: { readonly asked: Permission; readonly address: string }) {
+  const queries = useQueryClient();
+  const work = useWork();
+  const answer = (decision: 'allow' | 'deny') =>
+    work.run(async () => {
+      await answerPermission(asked.permissionId, { decision, scope: 'once' });
+      await queries.invalidateQueries({ queryKey: ['sessions'] });
+    });
+  return (
+    <div className="asked">
+      <code>{visible(asked.title)}</code>
+      <div className="answers">
+        {asked.form !== null ? (
+          <Link href={address}>Answer</Link>
+        ) : (
+          <>
+            <button type="button" disabled={work.isBusy} onClick={() => answer('allow')}>
+              Allow once
+            </button>
+            <button type="button" className="danger" disabled={work.isBusy} onClick={() => answer('deny')}>
+              Deny
+            </button>
+          </>
+        )}
+      </div>
+      <ErrorBox error={work.problem} />
+    </div>
+  );
+}
+
+/** Stop, rename, archive. */
+function CardActions({ session }: { readonly session: Summary }) {
+  const { sessionId, owner, title, state } = session;
+  const { system } = useConsole();
+  const own = useOwnName();
+  const queries = useQueryClient();
+  const work = useWork();
+  const team = useTeamOf(owner);
+  const [renamed, setRenamed] = useState<string>();
+  const name: SessionName = { sessionId, ...(owner !== own && { owner }) };
+  const act = (action: () => Promise<unknown>) =>
+    work.run(async () => {
+      await action();
+      setRenamed(undefined);
+      await queries.invalidateQueries({ queryKey: ['sessions'] });
+    });
+  const isRunning = state === 'running' || state === 'waiting' || state === 'needs_you';
+  return (
+    <>
+      <details className="menu">
+        <summary aria-label={`Actions for ${title}`}>⋯</summary>
+        <div>
+          {isRunning ? (
+            <button
+              type="button"
+              onClick={() => act(() => trestle(system.signIn, team).session(sessionId).cancel({ owner }))}
+            >
+              Stop
+            </button>
+          ) : null}
+          <button type="button" onClick={() => setRenamed(title)}>
+            Rename
+          </button>
+          <button type="button" onClick={() => act(() => changeSession(name, { archived: state !== 'archived' }))}>
+            {state === 'archived' ? 'Take out of the archive' : 'Archive'}
+          </button>
+        </div>
+      </details>
+      {renamed === undefined ? null : (
+        <form
+          className="with-button"
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (renamed.trim() !== '') act(() => changeSession(name, { title: renamed.trim() }));
+          }}
+        >
+          <input
+            aria-label="Title"
+            value={renamed}
+            maxLength={200}
+            onChange={({ target }) => setRenamed(target.value)}
+          />
+          <button type="submit">Rename</button>
+        </form>
+      )}
+      <ErrorBox error={work.problem} />
+    </>
+  );
+}

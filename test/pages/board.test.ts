@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
+import { openPage } from './open-page.ts';
+
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+
+async function startBoard(scope: Scope) {
+  const root = await temporaryFolder(scope);
+  const [one, other] = [join(root, 'one'), join(root, 'other')];
+  await mkdir(one);
+  await mkdir(other);
+  const config = join(root, 'trestle.yaml');
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  await writeFile(
+    config,
+    JSON.stringify({ agents: { catalog: ['scripted', 'builtin'], default: 'scripted', custom } }),
+  );
+  const program = await startProgram(scope, { args: ['--config', config] });
+  /** The answer comes when the turn has ended. */
+  const start = (sessionId: string, taskPrompt: string, workingDirectory: string, providerId = 'scripted') =>
+    fetch(`${program.url}/acp/rpc`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        ...{ jsonrpc: '2.0', id: sessionId, method: 'session.start' },
+        params: {
+          ...{ sessionId, taskPrompt, workingDirectory },
+          routing: { routingMode: 'explicit', explicitProviderId: providerId, permissions: 'ask' },
+        },
+      }),
+    });
+  return { program, start, one, other };
+}
+
+test('the board: filters and views in the address, a sorted list, and cards that answer, stop, rename and archive', async (t) => {
+  const { program, start, one, other } = await startBoard(t);
+  await start('done', 'say apple', one);
+  await start('echoed', 'zebra', other, 'builtin');
+  const asking = start('asking', 'ask', one);
+  const waiting = start('waiting', 'wait', other);
+  const { page, problems } = await openPage(t, `${program.url}/console`);
+  const needsYou = page.getByRole('region', { name: 'Needs you' });
+  const done = page.getByRole('region', { name: 'Done' });
+  await needsYou.getByText('touch made').waitFor();
+  await until('the title to say it', async () => (await page.title()).startsWith('(1) '));
+  await needsYou.getByRole('button', { name: 'Allow once' }).click();
+  await done.getByRole('link', { name: /^ask/ }).waitFor();
+  await asking;
+  assert.equal(existsSync(join(one, 'made')), true);
+  await until('the title to be quiet again', async () => !(await page.title()).startsWith('('));
+
+  const running = page.getByRole('region', { name: 'Running' });
+  await running.getByLabel('Actions for wait').click();
+  await running.getByRole('button', { name: 'Stop' }).click();
+  assert.match(await (await waiting).text(), /"status":"cancelled"/);
+  await done.getByLabel('Actions for say apple').click();
+  await done.getByRole('button', { name: 'Rename' }).click();
+  await done.getByLabel('Title').fill('Apples');
+  await done.getByLabel('Title').press('Enter');
+  await done.getByRole('link', { name: /^Apples/ }).waitFor();
+
+  await page.getByRole('button', { name: 'Folders' }).click();
+  await page.waitForURL(/view=folders/);
+  const inOther = page.getByRole('region', { name: other });
+  await inOther.getByRole('link', { name: /^zebra/ }).waitFor();
+  assert.equal(await inOther.getByRole('link', { name: /^Apples/ }).count(), 0);
+
+  await page.getByLabel('Agent', { exact: true }).selectOption('builtin');
+  await page.getByRole('link', { name: /^Apples/ }).waitFor({ state: 'detached' });
+  await page.reload();
+  await page.getByRole('link', { name: /^zebra/ }).waitFor();
+  assert.equal(await page.locator('article.card').count(), 1, 'the address has the filter');
+  await page.getByLabel('Agent', { exact: true }).selectOption('any agent');
+
+  await page.getByRole('button', { name: 'List' }).click();
+  const titles = () => page.locator('tbody td:first-child').allInnerTexts();
+  await page.getByRole('button', { name: 'Session', exact: true }).click();
+  await until('it to be sorted', async () => (await titles()).join() === 'Apples,ask,wait,zebra');
+  await page.getByRole('button', { name: 'Session ↑' }).click();
+  await until('it to be sorted the other way', async () => (await titles()).join() === 'zebra,wait,ask,Apples');
+  assert.equal(await page.locator('th[aria-sort]').getAttribute('aria-sort'), 'descending');
+
+  await page.getByRole('button', { name: 'Board', exact: true }).click();
+  await done.getByLabel('Actions for zebra').click();
+  await done.getByRole('button', { name: 'Archive' }).click();
+  await done.getByRole('link', { name: /^zebra/ }).waitFor({ state: 'detached' });
+  await page.getByLabel('State').selectOption('archived');
+  const archived = page.getByRole('region', { name: 'Archived' });
+  await archived.getByLabel('Actions for zebra').click();
+  await archived.getByRole('button', { name: 'Take out of the archive' }).click();
+  await page.getByText('No session matches.').waitFor();
+  await page.setViewportSize({ width: 390, height: 844 });
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  assert.deepEqual(problems, []);
+});
+
+test('a hidden page notifies about a question when the person has switched it on, and a click leads to it', async (t) => {
+  const { program, start, one } = await startBoard(t);
+  const { page, problems } = await openPage(t, 'about:blank');
+  await page.context().grantPermissions(['notifications'], { origin: program.url });
+  // The browser here shows no notifications, and no page is behind another one.
+  await page.addInitScript(`
+    const shown = [];
+    class Shown {
+      static permission = 'granted';
+      static requestPermission = async () => 'granted';
+      constructor(title, { body }) {
+        Object.assign(this, { title, body });
+        shown.push(this);
+      }
+      close() {}
+    }
+    Object.assign(window, { shown, isAway: false, Notification: Shown });
+    Object.defineProperty(document, 'hidden', { get: () => window.isAway });
+  `);
+  await page.goto(`${program.url}/console/agents`);
+  const hide = (isAway: boolean) => page.evaluate(`window.isAway = ${isAway}`);
+  const shown = () => page.evaluate<string[]>('shown.map(({ title, body }) => title + ": " + body)');
+  await hide(true);
+  // The turns end with the program.
+  start('first', 'ask', one).catch(() => undefined);
+  await until('the question', async () => (await page.title()).startsWith('(1) '));
+  assert.deepEqual(await shown(), [], 'it is off until somebody switches it on');
+  await page.getByRole('button', { name: 'Notify me' }).click();
+  await page.getByRole('button', { name: 'Notifications are on' }).waitFor();
+  await hide(false);
+  start('second', 'ask', one).catch(() => undefined);
+  await until('two questions', async () => (await page.title()).startsWith('(2) '));
+  assert.deepEqual(await shown(), [], 'the page is seen');
+  await hide(true);
+  start('third', 'ask', one).catch(() => undefined);
+  await until('a notification', async () => (await shown()).length === 1);
+  assert.deepEqual(await shown(), ['An agent asks: touch made']);
+  await page.evaluate('shown[0].onclick()');
+  await page.waitForURL(/\/console\/sessions\/third$/);
+  await page.reload();
+  await page.getByRole('button', { name: 'Notifications are on' }).click();
+  await page.getByRole('button', { name: 'Notify me' }).waitFor();
+  assert.deepEqual(problems, []);
+});
