@@ -25,14 +25,14 @@ import {
   UsersRound,
   Workflow,
 } from 'lucide-react';
-import { Fragment, lazy, type ReactNode, Suspense, useEffect, useState, useSyncExternalStore } from 'react';
+import { Fragment, lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { forgetBearer, logOut, type Person, readPerson, type SystemFacts } from '../data/accounts.ts';
 import { listSessions, trestle } from '../data/bridge.ts';
 import { BASE, hasToken, keepToken, whenSignedOut } from '../data/request.ts';
 import { Dialog, Field } from '../parts/parts.tsx';
 import { visible } from '../parts/text.ts';
-import { useAttention } from './attention.ts';
+import { ConnectionNotice, useAttention } from './attention.tsx';
 import { ConsoleContext, useConsole, useOwnName } from './console-context.ts';
 import { type Action, activeActions, keysText, SHORTCUTS, tipOf, useActions, useShortcuts } from './shortcuts.ts';
 
@@ -335,50 +335,5 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
         </Dialog>
       ) : null}
     </div>
-  );
-}
-
-/** The server sends something every ten seconds. */
-const SILENT_MS = 20_000;
-const SILENT_CHECK_MS = 2000;
-
-const NEVER = () => () => undefined;
-
-/** Says when the server cannot be reached, and since when. */
-function ConnectionNotice() {
-  const { live } = useConsole();
-  const status = useSyncExternalStore(live?.onStatus ?? NEVER, () => live?.status());
-  const [isLate, setLate] = useState(false);
-  const [isSilent, setSilent] = useState(false);
-  const isLost = status !== undefined && !status.isOpen;
-  useEffect(() => {
-    // Messages do not change the status, so that a stream does not draw the page again.
-    const timer = setInterval(() => {
-      const now = live?.status();
-      setSilent(now?.isOpen === true && Date.now() - now.heardAt > SILENT_MS);
-    }, SILENT_CHECK_MS);
-    return () => clearInterval(timer);
-  }, [live]);
-  useEffect(() => {
-    if (!isLost) {
-      setLate(false);
-      return;
-    }
-    // A connection that comes back within a second is not worth a word.
-    const timer = setTimeout(() => setLate(true), 1500);
-    return () => clearTimeout(timer);
-  }, [isLost]);
-  if (!isLost && isSilent) {
-    return (
-      <p className="notice" role="status">
-        No sign of the server since {new Date(live?.status().heardAt ?? 0).toLocaleTimeString()}.
-      </p>
-    );
-  }
-  if (!isLost || !isLate) return null;
-  return (
-    <p className="notice" role="status">
-      No connection since {new Date(status.heardAt).toLocaleTimeString()}. Trying again …
-    </p>
   );
 }

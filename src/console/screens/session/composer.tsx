@@ -13,7 +13,7 @@ import { ErrorBox } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
 import { useTeamOf } from '../teams/own-teams.ts';
-import { addFiles, changeDraft, type DraftFile, useDraft, useSend } from './next-message.ts';
+import { addFiles, changeDraft, type DraftFile, restoreDraft, useDraft, useSend } from './next-message.ts';
 import { onTurnFailure } from './running-turns.ts';
 
 interface ComposerProps {
@@ -52,7 +52,16 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
   const [isSending, setSending] = useState(false);
   const [isUploading, setUploading] = useState(false);
   const sendMessage = useSend(name);
-  useEffect(() => onTurnFailure(key, setProblem), [key]);
+  const sent = useRef({ text: '', files });
+  useEffect(
+    () =>
+      onTurnFailure(key, (error, hasBegun) => {
+        setProblem(error);
+        // A refusal that came late: the message is put back, unless another one is written already.
+        if (!hasBegun) restoreDraft(key, sent.current);
+      }),
+    [key],
+  );
   useShortcuts({ write: () => field.current?.focus() });
   function write(next: string): void {
     setRecalled(0);
@@ -87,6 +96,7 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
       if (isSteering) await steerSession(name, message);
       else await sendMessage(message, files);
       setRecalled(0);
+      sent.current = { text: message, files };
       changeDraft(key, isSteering ? { text: '' } : { text: '', files: [] });
     } catch (error) {
       setProblem(error);

@@ -47,6 +47,12 @@ export function changeDraft(key: string, changes: Partial<Draft>): void {
   for (const listener of listeners) listener();
 }
 
+/** Puts back what was sent in vain. A picture is not shown again: the browser has let it go. */
+export function restoreDraft(key: string, { text, files }: Draft): void {
+  if (draftOf(key).text !== '') return;
+  changeDraft(key, { text, files: files.map((file) => ({ ...file, picture: undefined })) });
+}
+
 /** Puts lines below what is written already, and the cursor behind them. */
 export function addToDraft(key: string, lines: string): void {
   const { text } = draftOf(key);

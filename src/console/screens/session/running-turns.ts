@@ -5,23 +5,28 @@ const TAKEN_MS = 1500;
 /** How long a session is waited for. Its page would be empty before, and agents may take their time to start. */
 export const STARTED_MS = 30_000;
 
+/** Takes the failure of a turn, and whether the turn had begun: one that had not was never taken. */
+type FailureListener = (error: unknown, hasBegun: boolean) => void;
+
 /** By the key of a session, who wants to know of a turn that failed. */
-const listeners = new Map<string, Set<(error: unknown) => void>>();
+const listeners = new Map<string, Set<FailureListener>>();
 
 /**
  * Resolves when the turn was taken: with its first update, or when no refusal has come for a moment. Rejects with a refusal.
  * The turn itself goes on at the server; a failure that comes later reaches the listeners of the session.
  */
 export async function rememberTurn(key: string, turn: Turn, patienceMs = TAKEN_MS): Promise<void> {
+  let hasBegun = false;
   const refused = turn.result.then(
     () => undefined,
     (error: unknown) => {
-      for (const listener of listeners.get(key) ?? []) listener(error);
+      for (const listener of listeners.get(key) ?? []) listener(error, hasBegun);
       throw error;
     },
   );
   const iterator = turn[Symbol.asyncIterator]();
-  const began = iterator.next().then(async () => {
+  const began = iterator.next().then(async ({ done }) => {
+    hasBegun = done !== true;
     // The updates come over the live socket; here they are let go.
     void (async () => {
       try {
@@ -36,7 +41,7 @@ export async function rememberTurn(key: string, turn: Turn, patienceMs = TAKEN_M
 }
 
 /** Calls the listener when a turn of this session fails after it was sent. */
-export function onTurnFailure(key: string, listener: (error: unknown) => void): () => void {
+export function onTurnFailure(key: string, listener: FailureListener): () => void {
   const known = listeners.get(key) ?? new Set();
   listeners.set(key, known.add(listener));
   return () => {

@@ -1,8 +1,9 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useState, useSyncExternalStore } from 'react';
 import { useLocation } from 'wouter';
 import type { Live } from '../../client/trestle-client.ts';
 import { sessionAddress } from '../data/bridge.ts';
 import { visible } from '../parts/text.ts';
+import { useConsole } from './console-context.ts';
 
 const KEY = 'trestle.notify';
 const isOffered = typeof Notification === 'function';
@@ -46,4 +47,49 @@ export function useAttention(live: Live | undefined, own: string): Attention {
       setRefused(granted === 'denied');
     },
   };
+}
+
+/** The server sends something every ten seconds. */
+const SILENT_MS = 20_000;
+const SILENT_CHECK_MS = 2000;
+
+const NEVER = () => () => undefined;
+
+/** Says when the server cannot be reached, and since when. */
+export function ConnectionNotice() {
+  const { live } = useConsole();
+  const status = useSyncExternalStore(live?.onStatus ?? NEVER, () => live?.status());
+  const [isLate, setLate] = useState(false);
+  const [isSilent, setSilent] = useState(false);
+  const isLost = status !== undefined && !status.isOpen;
+  useEffect(() => {
+    // Messages do not change the status, so that a stream does not draw the page again.
+    const timer = setInterval(() => {
+      const now = live?.status();
+      setSilent(now?.isOpen === true && Date.now() - now.heardAt > SILENT_MS);
+    }, SILENT_CHECK_MS);
+    return () => clearInterval(timer);
+  }, [live]);
+  useEffect(() => {
+    if (!isLost) {
+      setLate(false);
+      return;
+    }
+    // A connection that comes back within a second is not worth a word.
+    const timer = setTimeout(() => setLate(true), 1500);
+    return () => clearTimeout(timer);
+  }, [isLost]);
+  if (!isLost && isSilent) {
+    return (
+      <p className="notice" role="status">
+        No sign of the server since {new Date(live?.status().heardAt ?? 0).toLocaleTimeString()}.
+      </p>
+    );
+  }
+  if (!isLost || !isLate) return null;
+  return (
+    <p className="notice" role="status">
+      No connection since {new Date(status.heardAt).toLocaleTimeString()}. Trying again …
+    </p>
+  );
 }
