@@ -146,7 +146,7 @@ The bridge then has, in its trestle.yaml:
     )
     .action(async (agent: string, _options: unknown, command: Command) => {
       const { serve } = await import('./serve-until-stopped.ts');
-      const { ADAPTER_METHODS, adapterSettings } = await import('../system/adapter-settings.ts');
+      const { ADAPTER_METHODS, adapterSettings } = await import('../system/settings.ts');
       const { environment, homeDirectory } = context;
       const place = { homeDirectory, xdgDataHome: environment.XDG_DATA_HOME };
       await serve(['bridge'], command.optsWithGlobals(), context, {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createRelaySignatures } from '../../src/bridge/instances/relay-signature.ts';
+import { createRelaySignatures } from '../../src/bridge/instances/relay-call.ts';
 import { systemRandomness } from '../../src/platform/clock/randomness.ts';
 import type { SecretKeys } from '../../src/platform/secrets/secret-keys.ts';
 

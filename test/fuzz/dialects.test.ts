@@ -5,7 +5,7 @@ import { ChatRequest } from '../../src/completions/contract/chat.ts';
 import { createRequestReader } from '../../src/completions/contract/read-request.ts';
 import type { CodecName } from '../../src/completions/dialects/dialect.ts';
 import { loadDialect } from '../../src/completions/dialects/dialect-table.ts';
-import { usesLegacyFunctions, withTools } from '../../src/completions/operations/legacy-functions.ts';
+import { usesLegacyFunctions, withTools } from '../../src/completions/operations/encode-chat.ts';
 import { createChunkReader, createFraming } from '../../src/completions/relay/stream-readers.ts';
 import { context } from '../completions/dialects/read-stream.ts';
 import fc from '../kit/properties.ts';

@@ -21,7 +21,7 @@ import { decodeMessagesRequest } from '../../src/completions/ingress/messages/me
 import { decodeResponsesRequest } from '../../src/completions/ingress/responses/responses-request.ts';
 import { createCustomToolInput } from '../../src/completions/ingress/responses/responses-tools.ts';
 import { matchesPattern } from '../../src/completions/keys/issued-key.ts';
-import { usesLegacyFunctions, withTools } from '../../src/completions/operations/legacy-functions.ts';
+import { usesLegacyFunctions, withTools } from '../../src/completions/operations/encode-chat.ts';
 import { createEventSplitter, createSseFraming } from '../../src/completions/relay/event-splitter.ts';
 import { spliceModel } from '../../src/completions/relay/splice-body.ts';
 import { createByteReader } from '../../src/completions/relay/stream-readers.ts';

@@ -272,7 +272,7 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-packages.ts':
     'installs, finds and removes programs inside the data directory, by the names of a table, with a lock for each',
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
-  'agents/builtin/prompt-images.ts': ['read_file'],
+  'agents/builtin/conversation.ts': ['read_file'],
   'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
   'agents/builtin/system-prompt.ts': ['skills', 'rules'],
   'agents/builtin/tools/confinement.ts': ['read_file', 'write_file', 'edit_file', 'list_files', 'artifact collection'],

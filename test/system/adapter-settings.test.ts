@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { adapterSettings } from '../../src/system/adapter-settings.ts';
-import type { Settings } from '../../src/system/settings.ts';
+import { adapterSettings, type Settings } from '../../src/system/settings.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
 
 const PLACE = { homeDirectory: '/home/ann', xdgDataHome: undefined };

@@ -30,14 +30,15 @@ import type { SessionSummaries } from '../workbench/session-summaries.ts';
 import type { RegisteredInstance } from './instance-registry.ts';
 import {
   createRelayClient,
+  createRelaySignatures,
   type FileKind,
   RELAY_PATH,
   type RelayCall,
   type RelayEnvelope,
   type RelayTarget,
   receiveCaller,
+  type SignedRequest,
 } from './relay-call.ts';
-import { createRelaySignatures, type SignedRequest } from './relay-signature.ts';
 import { createSessionFeeds, FLUSH, FOLLOW, type SessionFeeds, serveFollower, UPDATE } from './session-feeds.ts';
 import {
   createOwnerDispatch,

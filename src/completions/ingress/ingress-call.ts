@@ -13,7 +13,7 @@ import { type Lane, passedHeaders } from '../lanes/request-lanes.ts';
 import type { Reference, UpstreamObjects } from '../lanes/upstream-objects.ts';
 import { readCallOptions } from '../operations/call-options.ts';
 import type { ChatPipeline, DecodedRequest } from '../operations/chat-pipeline.ts';
-import type { LaneForm } from '../operations/open-lane.ts';
+import type { LaneForm } from '../operations/open-operation.ts';
 import { type ResponseCache, useCache } from '../operations/response-cache.ts';
 import {
   eventFraming,

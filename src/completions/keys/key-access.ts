@@ -9,9 +9,8 @@ import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { type Budgets, type CallTally, createCallTally, INTERNAL_ID, type KeyHolder, seesAll } from './admission.ts';
-import { type FoundKey, type KeyLookup, withOwner } from './issued-key.ts';
+import { type FoundKey, type KeyLookup, TAGS_HEADER, withOwner, withTags, withTrace } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
-import { TAGS_HEADER, withTags, withTrace } from './tags.ts';
 
 export interface KeyAccess {
   /** The holder of the key that a request brings (contract/completions 6). */

@@ -19,8 +19,7 @@ import type {
 import type { KeyRow } from '../storage/completions-schema.ts';
 import type { KeyStore } from '../storage/key-store.ts';
 import type { KeyHolder } from './admission.ts';
-import { describeKey } from './issued-key.ts';
-import { storedTags } from './tags.ts';
+import { describeKey, storedTags } from './issued-key.ts';
 
 export const KEY_PREFIX = 'tsk_';
 

@@ -5,7 +5,7 @@ import { createSortableIds } from '../../platform/ids/sortable-id.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { CallDetails, CallList, CallsQuery } from '../contract/calls.ts';
 import { dayOf, type FailedAttempt, type KeyHolder } from '../keys/admission.ts';
-import { readTags } from '../keys/tags.ts';
+import { readTags } from '../keys/issued-key.ts';
 import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import type { CallStore, UsageRetentionStore } from '../storage/usage-store.ts';

@@ -5,8 +5,8 @@ import { sees } from '../../platform/identity/principal.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../contract/keys.ts';
 import { type KeyHolder, seesAll } from '../keys/admission.ts';
+import { readTags } from '../keys/issued-key.ts';
 import type { OwnKeys } from '../keys/key-register.ts';
-import { readTags } from '../keys/tags.ts';
 import type { KeyStore } from '../storage/key-store.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import {

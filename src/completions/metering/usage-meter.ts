@@ -5,7 +5,7 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
 import { countTokens } from '../apis/prices.ts';
 import type { CallObserver, CallOutcome, Charge, SettledCall } from '../keys/admission.ts';
-import { storedTags } from '../keys/tags.ts';
+import { storedTags } from '../keys/issued-key.ts';
 import type { SpendingRow, UsageContentRow, UsageQuarterRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import { OTHER } from '../storage/usage-report-store.ts';
 import type { UsageStore } from '../storage/usage-store.ts';

@@ -11,7 +11,7 @@ import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import { readCallOptions } from './call-options.ts';
 import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
-import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
+import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './encode-chat.ts';
 import { type ResponseCache, useCache } from './response-cache.ts';
 
 export interface ChatHandlerOptions {

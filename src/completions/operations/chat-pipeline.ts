@@ -15,10 +15,9 @@ import { type CallerPresence, type CallRecord, createCallRecord, type FinishCall
 import { type ModelPlan, type ModelPlans, placeOf } from '../routing/model-plan.ts';
 import type { TargetLease } from '../routing/target-board.ts';
 import { policyOf } from '../routing/upstream-failure.ts';
-import { type ChatWork, withCost } from './encode-chat.ts';
-import { usesLegacyFunctions, withTools } from './legacy-functions.ts';
+import { type ChatWork, usesLegacyFunctions, withCost, withTools } from './encode-chat.ts';
 import type { OpenChat } from './open-chat.ts';
-import type { LaneForm, OpenLanes } from './open-lane.ts';
+import type { LaneForm, OpenLanes } from './open-operation.ts';
 
 export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly plans: ModelPlans;

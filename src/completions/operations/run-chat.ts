@@ -19,7 +19,7 @@ import {
   type MeasuredUsage,
 } from '../routing/call-record.ts';
 import { type ChatPipeline, notAllowed } from './chat-pipeline.ts';
-import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './legacy-functions.ts';
+import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './encode-chat.ts';
 
 /** The pipeline for callers inside this program: requests and answers as values. */
 export function createRunChat(pipeline: ChatPipeline): RunChat {

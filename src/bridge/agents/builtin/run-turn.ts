@@ -9,8 +9,7 @@ import type {
   ConversationMessage,
   RequestedToolCall,
 } from './complete-chat.ts';
-import { fitConversation, needsSummary, resultOf, type StoredMessage, summarise } from './conversation.ts';
-import { withImages } from './prompt-images.ts';
+import { fitConversation, needsSummary, resultOf, type StoredMessage, summarise, withImages } from './conversation.ts';
 import { emptyAnswer, readAnswer, toMessage } from './read-answer.ts';
 import { runToolCall } from './run-tool-call.ts';
 import { type FolderInstructions, systemPrompt } from './system-prompt.ts';

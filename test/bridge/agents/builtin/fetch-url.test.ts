@@ -4,8 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { fetchUrlTool } from '../../../../src/bridge/agents/builtin/tools/fetch-url.ts';
-import { htmlToText } from '../../../../src/bridge/agents/builtin/tools/html-text.ts';
+import { fetchUrlTool, htmlToText } from '../../../../src/bridge/agents/builtin/tools/fetch-url.ts';
 import type { ToolContext } from '../../../../src/bridge/agents/builtin/tools/tool.ts';
 import { createCallbackRules, createCheckedFetch } from '../../../../src/platform/callbacks/callback-post.ts';
 import { scriptedAgent, toolContext, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
