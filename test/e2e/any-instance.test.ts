@@ -20,7 +20,8 @@ after(() => postgres.stop());
 const folder = await temporaryFolder({ after });
 const config = join(folder, 'trestle.yaml');
 const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
-await writeFile(config, JSON.stringify({ agents: { catalog: ['builtin'], custom } }));
+const checkpoints = { timeout: '1m' };
+await writeFile(config, JSON.stringify({ agents: { catalog: ['builtin'], custom }, bridge: { checkpoints } }));
 const start = () => startProgram({ after }, { args: ['--config', config, '--database', postgres.url] });
 const one = await start();
 const other = await start();
@@ -126,6 +127,40 @@ test('DS-12: a file that was uploaded to one instance goes with a prompt to anot
   const params = { sessionId: 'given', taskPrompt: 'blocks', attachments: [{ attachmentId }], routing: SCRIPTED };
   const { result, error } = await call(one, 'session.start', params);
   assert.match(String(result?.output), /given\.txt/, JSON.stringify(error));
+});
+
+async function post({ url }: RunningProgram, path: string, body: object): Promise<{ status: number; body: Row }> {
+  const headers = { 'content-type': 'application/json' };
+  const response = await fetch(`${url}/api/bridge/sessions/${path}`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify(body),
+  });
+  return { status: response.status, body: (await response.json()) as Row };
+}
+
+test('Undo, steer and fork of a session of another instance are served where the session is', async () => {
+  const workingDirectory = await temporaryFolder({ after });
+  const taskPrompt = 'edit notes.txt some words';
+  const edit = { sessionId: 'relayed', taskPrompt, workingDirectory, routing: SCRIPTED };
+  const { result } = await call(one, 'session.start', edit);
+  const undone = await post(other, 'relayed/undo', { turnId: result?.turnId });
+  assert.deepEqual([undone.status, undone.body.restored], [200, ['notes.txt']], JSON.stringify(undone.body));
+
+  const turn = call(one, 'session.start', { sessionId: 'steered', taskPrompt: words(40), routing: SLOW });
+  await running(other, 'steered');
+  // The turn takes messages as soon as its agent works.
+  const steered = await until('the message to be taken', async () => {
+    const { status, body } = await post(other, 'steered/steer', { text: 'something else' });
+    return status === 200 && body;
+  });
+  assert.equal(steered.turnId, (await turn).result?.turnId);
+
+  const forked = await post(other, 'steered/fork', {});
+  assert.ok(forked.status < 300, JSON.stringify(forked.body));
+  const { sessionId } = forked.body as { readonly sessionId: string };
+  const next = await call(other, 'session.message', { sessionId, taskPrompt: 'in the copy' });
+  assert.equal(next.result?.status, 'completed', JSON.stringify(next.error));
 });
 
 test('A turn whose instance dies while another one relays it ends with what is stored', async () => {
