@@ -43,6 +43,8 @@ test('O-07: no file of about the right shape breaks reading, checking or printin
 });
 
 const PLAIN_VALUES = ['x', 'a/b', 'http://a.example'];
+/** For what has to be given and is not any text: one of some words, a number. */
+const OTHER_VALUES = ['webhook', 1];
 
 /** A file in which every secret of the schema is set to a value of its own, and whatever else has to be given is given. */
 function withSecrets(schema: Setting<unknown>, made: string[]): unknown {
@@ -62,7 +64,7 @@ function withSecrets(schema: Setting<unknown>, made: string[]): unknown {
   }
   if (schema.fallback !== undefined) return undefined;
   const folders = { directory: '/', homeDirectory: '/' };
-  return PLAIN_VALUES.find((candidate) => 'value' in schema.decode(candidate, false, folders));
+  return [...PLAIN_VALUES, ...OTHER_VALUES].find((candidate) => 'value' in schema.decode(candidate, false, folders));
 }
 
 test('P-37: with every secret of the whole schema set, none of them is printed or named in a problem', () => {
