@@ -27,6 +27,8 @@ const TIMEOUT_MS = 30_000;
 /** An instance that stops in the middle of its work loses the export to another one after this. */
 const CLAIM_MS = 2 * TIMEOUT_MS;
 const MAX_ANSWER_BYTES = 64 * 1024;
+/** A batch on its way is given this long when the program stops. */
+const STOP_MS = 2000;
 
 /**
  * Sends the records of calls to webhooks and files, in batches and in their order. Each export has its place in the table of records,
@@ -35,6 +37,7 @@ const MAX_ANSWER_BYTES = 64 * 1024;
 export function startCallExports(options: CallExportsOptions): Repeated {
   const { settings, store, clock, lagMs, logger } = options;
   const startedAt = clock.now();
+  const ended = new AbortController();
   const running = settings.map((each) =>
     repeat({
       clock,
@@ -57,7 +60,7 @@ export function startCallExports(options: CallExportsOptions): Repeated {
         const rows = await store.after(lastId, beforeId, limit);
         const last = rows.at(-1);
         if (last === undefined) break;
-        await send(each, await describe(each, rows), signal);
+        await send(each, await describe(each, rows), ended.signal);
         lastId = last.id;
         isMore = rows.length === limit;
         const next = clock.now() + CLAIM_MS;
@@ -77,7 +80,9 @@ export function startCallExports(options: CallExportsOptions): Repeated {
 
   return {
     async stop() {
+      const forget = clock.after(STOP_MS, () => ended.abort());
       await Promise.all(running.map((each) => each.stop()));
+      forget();
     },
   };
 }
