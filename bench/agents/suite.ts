@@ -42,7 +42,7 @@ async function sandboxFigures(program: string, options: Parameters['sandbox']): 
       amounts: { ours: fenced, bound: plain, goal: plain + MAX_SANDBOX_MS },
     },
     ratioFigure({
-      name: 'lines of updates read from a program in the sandbox against without',
+      name: 'lines of 200 characters read from a program in the sandbox against without',
       unit: 'lines/s',
       ours: fencedLines,
       bound: plainLines,
