@@ -74,3 +74,11 @@ export const limitNames: Rule = (file) =>
   [
     ...file.text.matchAll(/^ *(?:export )?const (?:MOST|LEAST|LONGEST|LARGEST|DEEPEST|SMALLEST|SHORTEST)(?:_\w+)?\b/gm),
   ].map(({ index, 0: found }) => violation(file, index, `${found.trim()}: limits are named MAX_ or MIN_`));
+
+/** Durations end in `_MS` (glossary). `NO_TIMEOUT` and `CHECKS_PER_TIMEOUT` are not durations. */
+export const durationNames: Rule = (file) =>
+  [
+    ...file.text.matchAll(
+      /^ *(?:export )?const (?!NO_|\w+_PER_)\w*(?:TIMEOUT|DELAY|PAUSE|INTERVAL|GRACE|PATIENCE|DEADLINE|LIFETIME) = \d/gm,
+    ),
+  ].map(({ index, 0: found }) => violation(file, index, `${found.trim()}: durations end in _MS`));

@@ -14,6 +14,7 @@ import {
 } from './import-rules.ts';
 import {
   checkPath,
+  durationNames,
   genericPlatform,
   limitNames,
   noBarrelsNoDefaults,
@@ -123,6 +124,7 @@ const rulesForEverything: Readonly<Record<string, Rule>> = {
   'no file is longer than 400 lines': shortFiles,
   'no comment announces work': noLeftovers,
   'limits are named MAX_ and MIN_': limitNames,
+  'durations end in _MS': durationNames,
 };
 
 for (const [sentence, rule] of Object.entries(rulesForEverything)) {

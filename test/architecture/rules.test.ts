@@ -12,6 +12,7 @@ import {
 } from './import-rules.ts';
 import {
   checkPath,
+  durationNames,
   genericPlatform,
   limitNames,
   noBarrelsNoDefaults,
@@ -275,6 +276,14 @@ const samples: Readonly<Record<string, Samples>> = {
       ['src/a.ts', '  const DEEPEST = 3;'],
     ],
     passed: [['src/a.ts', 'const MAX_FILES = 3;']],
+  },
+  durationNames: {
+    rule: durationNames,
+    refused: [
+      ['src/a.ts', 'const TIMEOUT = 5000;'],
+      ['src/a.ts', '  export const RETRY_DELAY = 10;'],
+    ],
+    passed: [['src/a.ts', 'const TIMEOUT_MS = 5000;\nconst NO_TIMEOUT = 0;\nconst CHECKS_PER_TIMEOUT = 10;']],
   },
   noLeftovers: {
     rule: noLeftovers,
