@@ -23,6 +23,8 @@ export interface FaultProxy {
   setTarget(port: number): void;
   /** Breaks off everything that is open now. */
   cutAll(): void;
+  /** Everything that is open now stays open, and carries nothing any more. */
+  stallAll(): void;
   /** Nothing listens there any more, until it is raised again. */
   takeDown(): Promise<void>;
   raise(): Promise<void>;
@@ -63,6 +65,9 @@ export async function startFaultProxy(
       target = next;
     },
     cutAll,
+    stallAll() {
+      for (const socket of open) socket.pause();
+    },
     takeDown,
     async raise() {
       server = await listen(serve, port);

@@ -50,6 +50,13 @@ export function Conversation(props: ConversationProps) {
   useLayoutEffect(() => {
     if (isFollowing && length > 0) list.scrollToIndex(length - 1, { align: 'end' });
   }, [length, last, isFollowing]);
+  // A page of updates that does not fill the list cannot be scrolled, so that the page before it is read right away.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: more items fill more of the list
+  useEffect(() => {
+    const element = place.current;
+    if (element === null || !hasEarlier || isLoading) return;
+    if (element.scrollHeight - element.clientHeight < NEAR_END) onEarlier();
+  }, [hasEarlier, isLoading, length]);
   /** The key of the item that the keys have gone to. */
   const [current, setCurrent] = useState<string>();
   /** Goes to the next item of a kind, before (-1) or after (1) the current one, or from the end of the list. */

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { startFaultProxy } from '../kit/fault-proxy.ts';
+import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
+import { openPage } from './open-page.ts';
+
+const COUNT = 150;
+const WORDS = Array.from({ length: COUNT }, (_, index) => `word${index}`).join(' ');
+
+/** A program whose agent says one word every 100 ms, behind a link that can break. */
+async function startBehindLink(scope: Scope) {
+  const config = join(await temporaryFolder(scope), 'trestle.yaml');
+  const builtin = { model: 'demo/echo?delay=100' };
+  await writeFile(config, JSON.stringify({ agents: { default: 'builtin', builtin } }));
+  const program = await startProgram(scope, { args: ['--config', config] });
+  const link = await startFaultProxy(scope, program.port);
+  const again = () =>
+    startProgram(scope, {
+      dataDirectory: program.dataDirectory,
+      args: ['--config', config, '--listen', `127.0.0.1:${program.port}`],
+    });
+  return { program, link, again };
+}
+
+async function openStream(scope: Scope, url: string) {
+  const opened = await openPage(scope, 'about:blank');
+  const { page } = opened;
+  await page.clock.install();
+  await page.goto(`${url}/console/new?prompt=${encodeURIComponent(WORDS)}`);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+  return { ...opened, log: page.getByRole('log') };
+}
+
+const shownText = async (page: Page) => (await page.locator('.log .markdown').allInnerTexts()).join('');
+
+async function storedText(url: string, shown: Page): Promise<string> {
+  const sessionId = new URL(shown.url()).pathname.split('/').at(-1);
+  let stored = '';
+  for (let afterSeq = 0; ; ) {
+    const response = await fetch(`${url}/api/bridge/sessions/${sessionId}/updates?afterSeq=${afterSeq}&kinds=text`);
+    const page = (await response.json()) as { updates: { text: string }[]; lastSeq: number; hasLater: boolean };
+    stored += page.updates.map(({ text }) => text).join('');
+    afterSeq = page.lastSeq;
+    if (!page.hasLater) return stored.trim();
+  }
+}
+
+test('a network that is gone while an answer streams: the page says so, catches up, and has every word once', async (t) => {
+  const { program, link } = await startBehindLink(t);
+  const { page, log } = await openStream(t, link.url);
+  await log.locator('.markdown', { hasText: 'word3 ' }).waitFor();
+  await link.takeDown();
+  await page.getByText('No connection since').waitFor();
+  const before = await shownText(page);
+  await until(
+    'the server to go on without the page',
+    async () => (await storedText(program.url, page)).length > before.length + 50,
+  );
+  assert.equal(await shownText(page), before, 'nothing comes over a link that is gone');
+  await link.raise();
+  await page.getByText(/caught up \d+ updates/).waitFor();
+  await page.locator('.turn-end').waitFor();
+  assert.equal((await shownText(page)).trim(), WORDS, 'nothing is lost, and nothing comes twice');
+  assert.equal(await storedText(program.url, page), WORDS);
+  // The last page of so many updates is only the end of the answer, and has no place to scroll to the rest.
+  await page.reload();
+  await until('the whole answer', async () => (await shownText(page)).trim() === WORDS);
+});
+
+test('a server that is killed while an answer streams: what was shown is the beginning of the answer, and the turn is over', async (t) => {
+  const { program, again } = await startBehindLink(t);
+  const { page, log } = await openStream(t, program.url);
+  await log.locator('.markdown', { hasText: 'word20 ' }).waitFor();
+  await program.stop('SIGKILL');
+  await page.getByText('No connection since').waitFor();
+  await again();
+  await log.getByText('TURN_INTERRUPTED').waitFor();
+  await page.getByRole('button', { name: 'Stop' }).waitFor({ state: 'detached' });
+  const shown = (await shownText(page)).trim();
+  const stored = await storedText(program.url, page);
+  assert.ok(stored.length > 0 && WORDS.startsWith(shown), `no word is missing or doubled: ${shown}`);
+  assert.ok(shown.startsWith(stored), 'everything that is stored is shown');
+  await page.reload();
+  await log.getByText('TURN_INTERRUPTED').waitFor();
+  assert.equal((await shownText(page)).trim(), stored);
+});
+
+test('a connection that is open and silent: the page says since when, gives it up, and continues on another one', async (t) => {
+  const { program, link } = await startBehindLink(t);
+  const { page, log } = await openStream(t, link.url);
+  await log.locator('.markdown', { hasText: 'word3 ' }).waitFor();
+  link.stallAll();
+  // As the clock of a laptop does that wakes up.
+  await page.clock.fastForward(25_000);
+  await page.getByText(/No sign of the server since \d/).waitFor();
+  await page.clock.fastForward(30_000);
+  await page.clock.fastForward(30_000);
+  await page.getByText('No sign of the server').waitFor({ state: 'detached' });
+  await page.locator('.turn-end').waitFor();
+  assert.equal((await shownText(page)).trim(), WORDS);
+  assert.equal(await storedText(program.url, page), WORDS);
+});
+
+test('a page that was hidden for ten minutes has everything when it is looked at again', async (t) => {
+  const { program } = await startBehindLink(t);
+  const { page, log } = await openStream(t, program.url);
+  await log.locator('.markdown', { hasText: 'word3 ' }).waitFor();
+  // A hidden page draws no frames.
+  await page.evaluate(`
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
+    window.drawn = window.requestAnimationFrame;
+    window.requestAnimationFrame = () => 0;
+  `);
+  await page.clock.fastForward(600_000);
+  await until('the turn to end', async () => (await storedText(program.url, page)) === WORDS);
+  await page.evaluate(`
+    delete document.hidden;
+    window.requestAnimationFrame = window.drawn;
+    document.dispatchEvent(new Event('visibilitychange'));
+  `);
+  await page.locator('.turn-end').waitFor();
+  assert.equal((await shownText(page)).trim(), WORDS);
+});
