@@ -177,9 +177,13 @@ function contentOf(value: unknown): unknown {
 }
 
 function contentText(content: unknown): string {
-  const { type, text, uri, resource } = asObject(content);
+  const { type, text, uri, resource, data, mimeType } = asObject(content);
   if (type === 'text' && typeof text === 'string') return text;
   if (type === 'resource_link' && typeof uri === 'string') return uri;
+  // Updates are text: a picture or a sound is named, so that nobody misses it without a sign.
+  if ((type === 'image' || type === 'audio') && typeof data === 'string') {
+    return `[${type} ${shownText(mimeType)}, ${Math.floor((data.length * 3) / 4)} bytes]`;
+  }
   const { text: embedded } = asObject(resource);
   return typeof embedded === 'string' ? embedded : '';
 }

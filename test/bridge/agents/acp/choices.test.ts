@@ -107,6 +107,21 @@ test('updates that make no sense are left out', () => {
   }
 });
 
+test('a picture or a sound of an agent is named in the text', () => {
+  const { read } = createUpdateReader();
+  const content = { type: 'image', mimeType: 'image/png', data: 'AAAA' };
+  assert.deepEqual(read({ sessionUpdate: 'agent_message_chunk', content }), {
+    ...{ kind: 'text', text: '[image image/png, 3 bytes]' },
+  });
+  const event = read({
+    sessionUpdate: 'tool_call',
+    toolCallId: 'c',
+    title: 't',
+    content: [{ type: 'content', content }],
+  });
+  assert.ok(event?.kind === 'tool_call' && event.output === '[image image/png, 3 bytes]');
+});
+
 test('the output of a tool is cut to what an event may carry', () => {
   const { read } = createUpdateReader();
   const event = read({ sessionUpdate: 'tool_call', toolCallId: 'c', title: 't', rawOutput: { text: 'x'.repeat(1e6) } });
