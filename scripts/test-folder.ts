@@ -21,7 +21,8 @@ run(['node_modules/typescript/bin/tsc', '--noEmit', '-p', join(folder, 'tsconfig
 const tests = globSync(`test/${name}/*.test.ts`, { cwd: PROJECT });
 const args =
   file === undefined
-    ? ['--test', '--test-timeout=120000', '--test-concurrency=2', ...tests]
+    ? // A browser may leave a handle behind that nothing closes: the files end with their last test.
+      ['--test', '--test-force-exit', '--test-timeout=120000', '--test-concurrency=2', ...tests]
     : [join(folder, file), ...given];
 const child = spawn(process.execPath, args, {
   cwd: PROJECT,

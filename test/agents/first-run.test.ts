@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -17,10 +18,13 @@ test('with one model key on a fresh home, an agent is installed and works', asyn
   const [home, dataDirectory] = [join(folder, 'home'), join(folder, 'data')];
   const work = join(home, 'work');
   await mkdir(work, { recursive: true });
-  const { PATH = '' } = process.env;
+  const { PATH = '', HOME = '/root', NODE_EXTRA_CA_CERTS = '/etc/ssl/certs/ca-certificates.crt' } = process.env;
   const environment = {
     PATH,
     HOME: home,
+    // Of the machine and not of its user: whom it trusts, and what npm has downloaded before.
+    ...(existsSync(NODE_EXTRA_CA_CERTS) && { NODE_EXTRA_CA_CERTS }),
+    npm_config_cache: join(HOME, '.npm'),
     OPENAI_API_KEY: 'sk-only-key-0123456789',
     OPENAI_BASE_URL: `${model.url}/v1`,
   };

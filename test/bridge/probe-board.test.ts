@@ -62,6 +62,24 @@ test('a probe that hangs is cut off and does not hold up the others', async () =
   await board.stop();
 });
 
+test('a probe that was cut off gets more time at the next look, and the usual time after a success', async () => {
+  const clock = createFakeClock();
+  const limitsSeen: number[] = [];
+  const slow: Probe = async (signal) => {
+    const started = clock.now();
+    await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+    limitsSeen.push(clock.now() - started);
+    return { status: 'ok', version: '' };
+  };
+  const board = startProbeBoard({ probes: new Map([['slow', slow]]), clock, ...limits });
+  for (const times of [1, 2, 4, 4]) {
+    await clock.advance(limits.timeoutMs * times);
+    await clock.advance(limits.intervalMs);
+  }
+  assert.deepEqual(limitsSeen, [15_000, 30_000, 60_000, 60_000]);
+  await board.stop();
+});
+
 test('a probe that throws is a short failure, and stopping ends a probe under way', async () => {
   const clock = createFakeClock();
   const endless: Probe = (signal) =>

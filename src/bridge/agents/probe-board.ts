@@ -49,6 +49,9 @@ export interface ProbeBoardOptions {
 
 const NOT_YET: ProbeResult = { status: 'failed: not probed yet', version: '' };
 
+/** A probe that was cut off gets twice the time at the next look, up to this many times the first limit. */
+const MAX_GROWTH = 4;
+
 /** Runs all probes in the background, side by side, again and again; a slow one is cut off and never overlaps itself. */
 export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeBoardOptions): ProbeBoard {
   const stopped = new AbortController();
@@ -57,14 +60,16 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
   let onChange: (id: string) => void = () => undefined;
   for (const id of probes.keys()) results.set(id, NOT_YET);
 
-  async function look(id: string, probe: Probe): Promise<void> {
-    const result = await limited(probe, clock, timeoutMs, stopped.signal);
+  /** Returns whether the probe was cut off. */
+  async function look(id: string, probe: Probe, limitMs: number): Promise<boolean> {
+    const { result, isLate } = await limited(probe, clock, limitMs, stopped.signal);
     const before = results.get(id);
     const isSame = before?.status === result.status && before.version === result.version;
-    if (isSame && before.advice === result.advice) return;
+    if (isSame && before.advice === result.advice) return isLate;
     results.set(id, result);
     revision += 1;
     onChange(id);
+    return isLate;
   }
 
   /** Providers to probe again immediately, and the functions that end the pauses of others. */
@@ -85,10 +90,12 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
   }
 
   async function watch(id: string, probe: Probe, firstDone: () => void): Promise<void> {
+    let limitMs = timeoutMs;
     while (!stopped.signal.aborted) {
       asked.delete(id);
       const told = takeWaiting(id);
-      await look(id, probe);
+      const isLate = await look(id, probe, limitMs);
+      limitMs = isLate ? Math.min(limitMs * 2, MAX_GROWTH * timeoutMs) : timeoutMs;
       firstDone();
       for (const tell of told) tell();
       // It may have been asked for during the look, which then has not seen what happened.
@@ -134,13 +141,19 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
   };
 }
 
-async function limited(probe: Probe, clock: Clock, timeoutMs: number, stopped: AbortSignal): Promise<ProbeResult> {
-  const { signal, hasPassed, release } = deadline(clock, timeoutMs, [stopped]);
+interface Look {
+  readonly result: ProbeResult;
+  readonly isLate: boolean;
+}
+
+async function limited(probe: Probe, clock: Clock, limitMs: number, stopped: AbortSignal): Promise<Look> {
+  const { signal, hasPassed, release } = deadline(clock, limitMs, [stopped]);
   try {
-    return await probe(signal);
+    return { result: await probe(signal), isLate: hasPassed() };
   } catch (error) {
-    if (hasPassed()) return { status: 'failed: timed out', version: '' };
-    return { status: `failed: ${shortReason(error)}`, version: '' };
+    const isLate = hasPassed();
+    const status = isLate ? 'failed: timed out' : `failed: ${shortReason(error)}`;
+    return { result: { status, version: '' }, isLate };
   } finally {
     release();
   }
