@@ -14,7 +14,8 @@ for (const problem of problems) say(`MISSING  ${problem}`);
 const asked = process.argv.slice(2);
 const files = globSync('test/agents/*.test.ts', { cwd: PROJECT });
 const chosen = asked.length === 0 ? files : files.filter((file) => asked.some((name) => file.includes(name)));
-const args = ['--test', '--test-timeout=240000', '--test-concurrency=2', ...chosen];
+// One file after the other: two agents that start together keep two cores busy for longer than the limits on one turn.
+const args = ['--test', '--test-timeout=240000', '--test-concurrency=1', ...chosen];
 const child = spawn(process.execPath, args, { cwd: PROJECT, stdio: 'inherit' });
 const [code] = (await once(child, 'exit')) as [number | null];
 process.exitCode = problems.length > 0 ? 1 : (code ?? 1);
