@@ -114,7 +114,7 @@ export function createIngressCall(options: IngressCallOptions) {
     const refusal = form.references.length === 0 ? undefined : await objects.refusalOf(form.references, holder);
     const presence = watchCaller(reply.raw);
     const incoming = { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks } as const;
-    const admitted = pipeline.admit(incoming, request.model, form.estimate);
+    const admitted = await pipeline.admit(incoming, request.model, form.estimate);
     const { record } = admitted;
     const { format = eventFormat } = form;
     const cached = useCache(cache, cacheTtlMs ?? admitted.plan.cacheTtlMs, { holderId: holder.id, head, body: bytes });

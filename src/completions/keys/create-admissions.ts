@@ -4,17 +4,14 @@ import type { Bucket } from '../../platform/identity/owner.ts';
 import type { PriceOf } from '../apis/prices.ts';
 import {
   type Admissions,
-  type BudgetReservation,
-  type Budgets,
   type CallObserver,
   type Charge,
   type KeyHolder,
-  periodEndsAfterMs,
-  periodOf,
   priceCall,
   type RunningCall,
   type SettledCall,
 } from './admission.ts';
+import { type BudgetReservation, type Budgets, periodEndsAfterMs, periodOf } from './budgets.ts';
 import { createRateLimits, type RateLimits } from './rate-limits.ts';
 
 export interface AdmissionsOptions {

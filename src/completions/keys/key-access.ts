@@ -8,7 +8,8 @@ import { type Identify, isOwnCredential, type Principal, teamOf } from '../../pl
 import { createSecretMatcher, createToken } from '../../platform/secrets/tokens.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import type { CompletionsSettings } from '../settings.ts';
-import { type Budgets, type CallTally, createCallTally, INTERNAL_ID, type KeyHolder, seesAll } from './admission.ts';
+import { type CallTally, createCallTally, INTERNAL_ID, type KeyHolder, seesAll } from './admission.ts';
+import type { Budgets } from './budgets.ts';
 import { type FoundKey, type KeyLookup, TAGS_HEADER, withOwner, withTags, withTrace } from './issued-key.ts';
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 

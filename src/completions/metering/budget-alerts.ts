@@ -2,7 +2,7 @@ import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
 import { retry } from '../../platform/retry/retry.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { usdOfNano } from '../apis/prices.ts';
-import type { BudgetAlert } from '../keys/admission.ts';
+import type { BudgetAlert } from '../keys/budgets.ts';
 import type { CompletionsSettings } from '../settings.ts';
 
 export interface BudgetAlerts {

@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { dayOf } from '../keys/admission.ts';
+import { dayOf } from '../keys/budgets.ts';
 
 export const QUARTER_MS = 900_000;
 const DAY_MS = 86_400_000;

@@ -41,7 +41,7 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
       const { strict, cacheTtlMs, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const { requestId } = head;
-      const call = pipeline.admitChat(
+      const call = await pipeline.admitChat(
         { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks },
         request,
       );

@@ -64,10 +64,10 @@ export interface AdmittedCall extends IncomingCall {
 /** The path of any request: resolve, admit, attempt; then the answer is relayed, and the call settled. */
 export interface ChatPipeline {
   /** Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. */
-  admit(call: IncomingCall, model: string, estimate: CallEstimate): AdmittedCall;
+  admit(call: IncomingCall, model: string, estimate: CallEstimate): Promise<AdmittedCall>;
   /** The plan of a model that the caller may use; throws as `admit` does. */
   planFor(holder: KeyHolder, model: string): ModelPlan;
-  admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall;
+  admitChat(call: IncomingCall, request: ChatRequest): Promise<AdmittedCall>;
   /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
   /**
@@ -247,11 +247,11 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       }
     },
     planFor: resolveFor,
-    admit(call, model, estimate) {
+    async admit(call, model, estimate) {
       const { holder, requestId, operation, ofOwn = false } = call;
       const { prompt, answer } = estimate;
       const plan = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
-      const admission: Admission = admissions.admit(holder, {
+      const admission: Admission = await admissions.admit(holder, {
         estimatedTokens: estimate.batch === true ? 0 : prompt + answer,
         estimatedCostNano: estimateCost(plan, holder, estimate),
         mayCost: mayCost(plan, holder),
@@ -261,7 +261,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
       return { ...call, plan, promptTokens: prompt, tokens: estimate.batch === true ? 0 : prompt + answer, record };
     },
-    admitChat(call, request) {
+    async admitChat(call, request) {
       refuseStoredFiles(request.messages);
       return pipeline.admit(call, request.model, {
         prompt: estimatePromptTokens(request),
@@ -346,7 +346,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const { model } = form.request;
       const targets = resolvable(model).flatMap((plan) => plan.targets);
       if (!targets.some(({ apiId }) => lanes.serves(apiId, form.lane))) return undefined;
-      const call = pipeline.admit(incoming, model, { prompt: 0, answer: 0 });
+      const call = await pipeline.admit(incoming, model, { prompt: 0, answer: 0 });
       if (guardrails !== undefined) {
         const body: unknown = JSON.parse(form.bytes.toString('utf8'));
         // What is masked for models is not sent to their counters either.

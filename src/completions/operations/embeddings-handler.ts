@@ -144,7 +144,7 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
       timeoutMs,
       fallbacks,
     } as const;
-    const call = pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
+    const call = await pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
     const work = pipeline.guards === undefined ? given : await guarded(call, given);
     const { result, finish } = await open(call, work, strict);
     finish({ outcome: 'ok', status: 200, measured: result.measured });

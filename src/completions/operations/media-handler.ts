@@ -144,7 +144,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
       const { requestId } = head;
       const { operation } = kind;
       const incoming = { holder, requestId, presence, operation, timeoutMs, fallbacks };
-      const call = pipeline.admit(incoming, given.model, given.estimate);
+      const call = await pipeline.admit(incoming, given.model, given.estimate);
       const { record } = call;
       const request = pipeline.guards === undefined ? given : await guarded(call, kind, given);
       const start = () => pipeline.attempt(call, (attempt) => open(attempt, kind, request, call));

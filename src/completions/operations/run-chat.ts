@@ -30,7 +30,7 @@ export function createRunChat(pipeline: ChatPipeline): RunChat {
     else signal.addEventListener('abort', leave, { once: true });
     const forget = () => signal.removeEventListener('abort', leave);
     try {
-      const call = pipeline.admitChat({ holder, requestId, presence, operation: 'chat', timeoutMs }, request);
+      const call = await pipeline.admitChat({ holder, requestId, presence, operation: 'chat', timeoutMs }, request);
       const opening = pipeline.openChat(call, { request, answerAsBytes: false, strict, translated: true });
       const { result, finish } = await opening.catch((error: unknown) => {
         onFailed?.(call.record.headers());
@@ -182,7 +182,7 @@ export function createMeterChat({ admissions, priceOf, clock }: MeterChatOptions
     const prompt = estimatePromptTokens(request);
     const expected = expectedAnswerTokens(request);
     const presence = new CallerPresence();
-    const admission = admissions.admit(holder, {
+    const admission = await admissions.admit(holder, {
       estimatedTokens: prompt + expected,
       estimatedCostNano: costOf(price, { prompt, completion: expected }),
       mayCost: !isFree(price),

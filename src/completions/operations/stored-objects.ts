@@ -73,8 +73,8 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   const alarms = createAlarms(clock);
 
   /** Calls for what the caller has stored; `place` is where. */
-  function admitOwn(call: KeyCall, kind: StoredKind, place: string): AdmittedCall {
-    const admitted = pipeline.admit(
+  async function admitOwn(call: KeyCall, kind: StoredKind, place: string): Promise<AdmittedCall> {
+    const admitted = await pipeline.admit(
       { ...incoming(call, kind), ofOwn: true },
       `${apiOf(place)}/${PATHS[kind]}`,
       NOTHING,
@@ -136,7 +136,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   async function answerOwn(call: IdCall, kind: StoredKind, request: (id: string) => ObjectRequest, isLast = false) {
     const { head, caller: holder, reply, params } = call;
     const found = await objects.find(params.id, kind, holder, `${kind}_id`);
-    const admitted = admitOwn(call, kind, found.place);
+    const admitted = await admitOwn(call, kind, found.place);
     const { object, bytes, place, finish } = await ask(admitted, head, request(found.id));
     await settle(finish, async () => {
       if (isLast) await objects.forget(found.id, holder);
@@ -162,7 +162,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   async function show(call: KeyCall, head: RequestHead, { id, kind, place }: StoredObject) {
     const request = requestFor(kind, id);
     try {
-      const { object, finish } = await ask(admitOwn(call, kind, place), head, request);
+      const { object, finish } = await ask(await admitOwn(call, kind, place), head, request);
       await settle(finish, async () => {
         if (kind === 'batch') await noteResults(object, place, call.caller);
       });
@@ -216,7 +216,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
       await objects.checkRoom('file', holder);
       const batch = purpose === 'batch' ? await prepareBatch(file.value, call) : undefined;
       const model = batch === undefined ? `${chooseApi(head)}/files` : batch.plan.model;
-      const admitted = pipeline.admit(incoming(call, 'file'), model, NOTHING);
+      const admitted = await pipeline.admit(incoming(call, 'file'), model, NOTHING);
       const value =
         batch === undefined || pipeline.guards === undefined
           ? (batch?.bytes ?? file.value)
@@ -248,7 +248,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     async readFile(call: IdCall) {
       const { head, caller: holder, reply, params } = call;
       const { id, place } = await objects.find(params.id, 'file', holder, 'file_id');
-      const admitted = admitOwn(call, 'file', place);
+      const admitted = await admitOwn(call, 'file', place);
       const { record, presence } = admitted;
       const { result, finish } = await pipeline.attempt(admitted, async (attempt) => {
         if (attempt.target.apiId === DEMO_API) {
@@ -290,7 +290,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
       const { promptTokens, answerTokens } = plan;
       const estimate = { prompt: promptTokens, answer: answerTokens, batch: true };
       const admitted = withTargets(
-        pipeline.admit(incoming(call, 'batch'), plan.model, estimate),
+        await pipeline.admit(incoming(call, 'batch'), plan.model, estimate),
         (target) => placeOf(target) === file.place && target.model === plan.upstreamModel,
       );
       const request = { input_file_id: input, endpoint, completion_window, metadata };

@@ -89,7 +89,7 @@ export function createTextHandler(options: TextHandlerOptions) {
       const presence = watchCaller(reply.raw);
       const operation = 'text_completion';
       const incoming = { holder, requestId: head.requestId, presence, operation, timeoutMs, fallbacks } as const;
-      const call = pipeline.admit(incoming, request.model, {
+      const call = await pipeline.admit(incoming, request.model, {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
       });

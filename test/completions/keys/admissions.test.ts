@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nanoOfUsd, priceFrom } from '../../../src/completions/apis/prices.ts';
-import { createBudgets, type KeyHolder, type SettledCall } from '../../../src/completions/keys/admission.ts';
+import type { KeyHolder, SettledCall } from '../../../src/completions/keys/admission.ts';
+import { createBudgets } from '../../../src/completions/keys/budgets.ts';
 import { createAdmissions } from '../../../src/completions/keys/create-admissions.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import type { Budget } from '../../../src/platform/identity/owner.ts';
+import { admittedNow } from '../../kit/completions/start-keys.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import fc from '../../kit/properties.ts';
 import { holderOf, outcomeOf } from './calls.ts';
@@ -32,7 +34,9 @@ function start(wallStart?: number) {
     onProblem: (error) => problems.push(error),
   });
   const admit = (holder: KeyHolder, tokens = 15) =>
-    admissions.admit(holder, { estimatedTokens: tokens, estimatedCostNano: tokens * NANO_PER_TOKEN, mayCost: true });
+    admittedNow(
+      admissions.admit(holder, { estimatedTokens: tokens, estimatedCostNano: tokens * NANO_PER_TOKEN, mayCost: true }),
+    );
   const tokensUsed = (tokens: number) =>
     outcomeOf({ usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens } });
   return { clock, settled, problems, stored, budgets, admit, tokensUsed };

@@ -5,7 +5,7 @@ import type { KeyEvent } from '../../../src/completions/keys/key-register.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { callOnce, completionsDatabase, headWith, startKeys } from '../../kit/completions/start-keys.ts';
+import { admittedNow, callOnce, completionsDatabase, headWith, startKeys } from '../../kit/completions/start-keys.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { outcomeOf } from './calls.ts';
 
@@ -51,7 +51,7 @@ for (const engine of engines) {
       const { id, key } = await keys.register.create({ name: 'narrow', max_parallel: 2 });
       const enter = async () => keys.access.withKey(headWith(key));
       const request = { estimatedTokens: 1, estimatedCostNano: 0, mayCost: true };
-      const admit = (holder: Awaited<ReturnType<typeof enter>>) => keys.admissions.admit(holder, request);
+      const admit = (holder: Awaited<ReturnType<typeof enter>>) => admittedNow(keys.admissions.admit(holder, request));
       const holder = await enter();
       const running = [admit(holder), admit(holder)];
       const refused = { code: 'TOO_MANY_PARALLEL_CALLS', details: { of: 'this key', limit: 2, retryAfterSeconds: 1 } };

@@ -6,7 +6,7 @@ import type { CallOutcome, KeyHolder } from '../../../src/completions/keys/admis
 import type { MeteredKeys } from '../../../src/completions/metered-keys.ts';
 import { readZone, zoneSpans } from '../../../src/completions/metering/usage-time.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
-import { completionsDatabase, headWith, MASTER_KEY, startKeys } from '../../kit/completions/start-keys.ts';
+import { admittedNow, completionsDatabase, headWith, MASTER_KEY, startKeys } from '../../kit/completions/start-keys.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import fc from '../../kit/properties.ts';
@@ -17,7 +17,8 @@ const GROUPS = ['key', 'model', 'api', 'day', 'hour', 'owner', 'team', 'tag', 'o
 const MASTER = holderOf(undefined, { id: 'master', isMaster: true });
 
 function call(keys: MeteredKeys, holder: KeyHolder, outcome: Partial<CallOutcome> = {}): void {
-  keys.admissions.admit(holder, { estimatedTokens: 1, estimatedCostNano: 1, mayCost: true }).settle(outcomeOf(outcome));
+  const request = { estimatedTokens: 1, estimatedCostNano: 1, mayCost: true };
+  admittedNow(keys.admissions.admit(holder, request)).settle(outcomeOf(outcome));
 }
 
 const asMap = (data: UsageReport['data']) => Object.fromEntries(data.map(({ group, requests }) => [group, requests]));

@@ -1,5 +1,5 @@
 import { type PriceOf, priceFrom } from '../../../src/completions/apis/prices.ts';
-import type { KeyHolder } from '../../../src/completions/keys/admission.ts';
+import type { Admission, KeyHolder } from '../../../src/completions/keys/admission.ts';
 import { createMeteredKeys, type MeteredKeys, type MeteredKeysOptions } from '../../../src/completions/metered-keys.ts';
 import { completionsMigrations } from '../../../src/completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
@@ -72,10 +72,16 @@ export function headWith(key: string, changes: Partial<RequestHead> = {}): Reque
   };
 }
 
+/** What is admitted without waiting, as it is wherever one instance counts alone. */
+export function admittedNow(given: Admission | Promise<Admission>): Admission {
+  if (given instanceof Promise) throw new Error('admission waits');
+  return given;
+}
+
 /** One call of 15 tokens (0.015 USD), from its admission to its end. */
 export function callOnce(keys: MeteredKeys, holder: KeyHolder, tokens = 15): void {
   const request = { estimatedTokens: tokens, estimatedCostNano: tokens * 1_000_000, mayCost: true };
-  keys.admissions.admit(holder, request).settle({
+  admittedNow(keys.admissions.admit(holder, request)).settle({
     model: 'lab/small',
     api: 'lab',
     upstreamModel: 'small',

@@ -1,0 +1,193 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { Budget } from '../../platform/identity/owner.ts';
+import { nanoOfUsd } from '../apis/prices.ts';
+
+/** What keys and persons with a budget have spent in the current period. All amounts are whole nano-USD. */
+export interface Budgets {
+  /** Reads what was spent, unless that is known; nothing may be reserved before. Undefined when there is nothing to read. */
+  prepare(keyId: string, budget: Budget): Promise<void> | undefined;
+  /** Sets the amount aside; undefined when the budget has no room for it. */
+  reserve(keyId: string, budget: Budget, nano: number): BudgetReservation | undefined;
+}
+
+export interface BudgetReservation {
+  /** Puts what it really cost in the place of what was set aside. */
+  settle(nano: number): void;
+}
+
+/** So much of a budget is spent. */
+export interface BudgetAlert {
+  /** `key_...`, `user:...` or `team:...`. */
+  readonly bucket: string;
+  /** 50, 80 or 100. */
+  readonly percent: number;
+  readonly spentNano: number;
+  readonly usd: number;
+  /** `2030-01-31`, `2030-01` or `total`. */
+  readonly period: string;
+}
+
+interface BudgetsOptions {
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
+  readSpent(keyId: string, period: string): Promise<number>;
+  /** What is counted here and not stored yet. */
+  unstored(keyId: string, period: string): number;
+  /** How long the figure holds; for ever where no other instance writes to the store. */
+  readonly freshMs: number;
+  /** Called once for each level in a period; where several instances share a store, by each of them. */
+  onAlert?(alert: BudgetAlert): void;
+}
+
+interface Spending {
+  /** The period that was read; another one begins when a person gets another plan. */
+  kind: Budget['period'] | undefined;
+  period: string;
+  spent: number;
+  /** Set aside for calls under way, whatever period they end in. */
+  reserved: number;
+  /** All that was settled here, ever. */
+  settled: number;
+  readAt: number;
+  reading: Promise<void> | undefined;
+  /** The highest level that was told in this period, of a budget of this size. */
+  told: number;
+  toldOf: number;
+}
+
+const ALERT_LEVELS = [100, 80, 50];
+/** A call that is refused from here on is refused because the budget is used up, and not because the call is dear. */
+const NEARLY_SPENT = 80;
+
+const MAX_IDLE = 10_000;
+
+export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: BudgetsOptions): Budgets {
+  const known = new Map<string, Spending>();
+
+  function levelOf({ spent }: Spending, limit: number): number {
+    return ALERT_LEVELS.find((percent) => (spent / limit) * 100 >= percent) ?? 0;
+  }
+
+  function tell(keyId: string, spending: Spending, { usd }: Budget, isRefused = false): void {
+    const limit = nanoOfUsd(usd);
+    // Another budget has other levels.
+    if (spending.toldOf !== limit) spending.told = 0;
+    spending.toldOf = limit;
+    const level = levelOf(spending, limit);
+    const percent = isRefused && level >= NEARLY_SPENT ? 100 : level;
+    if (percent <= spending.told) return;
+    spending.told = percent;
+    onAlert?.({ bucket: keyId, percent, spentNano: spending.spent, usd, period: spending.period });
+  }
+
+  async function read(keyId: string, spending: Spending, budget: Budget): Promise<void> {
+    const { period: kind } = budget;
+    const period = periodOf(kind, clock.now());
+    const isKnown = spending.kind === kind && spending.period === period;
+    // Taken before the read: spending that is stored during the read may count twice until the next one, but is never missed.
+    const pending = unstored(keyId, period);
+    const before = spending.settled;
+    const stored = await readSpent(keyId, period);
+    spending.kind = kind;
+    spending.period = period;
+    spending.spent = stored + pending + (spending.settled - before);
+    spending.readAt = clock.monotonic();
+    if (!isKnown) {
+      // What was spent before this program began has been told by the one before it.
+      spending.toldOf = nanoOfUsd(budget.usd);
+      spending.told = levelOf(spending, spending.toldOf);
+    } else tell(keyId, spending, budget);
+  }
+
+  function inPeriod(spending: Spending, kind: Budget['period']): Spending {
+    const period = periodOf(kind, clock.now());
+    if (spending.period !== period) {
+      spending.period = period;
+      spending.spent = 0;
+      spending.told = 0;
+    }
+    return spending;
+  }
+
+  function find(keyId: string): Spending {
+    let spending = known.get(keyId);
+    if (spending === undefined) {
+      makeRoom();
+      spending = {
+        kind: undefined,
+        period: '',
+        spent: 0,
+        reserved: 0,
+        settled: 0,
+        readAt: Number.NEGATIVE_INFINITY,
+        reading: undefined,
+        told: 0,
+        toldOf: 0,
+      };
+      known.set(keyId, spending);
+    }
+    return spending;
+  }
+
+  /** A budget without reservations can be read again. */
+  function makeRoom(): void {
+    if (known.size < MAX_IDLE) return;
+    for (const [keyId, { period, reserved, reading }] of known) {
+      if (reserved > 0 || reading !== undefined || unstored(keyId, period) > 0) continue;
+      known.delete(keyId);
+      return;
+    }
+  }
+
+  const budgets: Budgets = {
+    prepare(keyId, budget) {
+      const spending = find(keyId);
+      const { reading } = spending;
+      if (reading !== undefined) return reading.then(() => budgets.prepare(keyId, budget));
+      if (spending.kind === budget.period && clock.monotonic() - spending.readAt < freshMs) return undefined;
+      const fresh = read(keyId, spending, budget).finally(() => {
+        spending.reading = undefined;
+      });
+      spending.reading = fresh;
+      return fresh;
+    },
+    reserve(keyId, budget, nano) {
+      const found = find(keyId);
+      const spending = inPeriod(found, found.kind ?? budget.period);
+      const used = spending.spent + spending.reserved;
+      const limit = nanoOfUsd(budget.usd);
+      if (used >= limit || used + nano > limit) {
+        tell(keyId, spending, budget, true);
+        return undefined;
+      }
+      spending.reserved += nano;
+      return {
+        settle(cost) {
+          spending.reserved = Math.max(0, spending.reserved - nano);
+          spending.settled += cost;
+          inPeriod(spending, spending.kind ?? budget.period).spent += cost;
+          if (cost > 0) tell(keyId, spending, budget);
+        },
+      };
+    },
+  };
+  return budgets;
+}
+
+/** The period that a moment belongs to, in UTC: `2030-01-31`, `2030-01` or `total`. */
+export function periodOf(period: Budget['period'], now: number): string {
+  if (period === 'total') return 'total';
+  return dayOf(now).slice(0, period === 'day' ? 10 : 7);
+}
+
+/** `2030-01-31`, in UTC. */
+export function dayOf(now: number): string {
+  return new Date(now).toISOString().slice(0, 10);
+}
+
+/** How long until the period ends; undefined for one that never does. */
+export function periodEndsAfterMs(period: Budget['period'], now: number): number | undefined {
+  if (period === 'total') return undefined;
+  const date = new Date(now);
+  const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
+  return (period === 'day' ? Date.UTC(year, month, day + 1) : Date.UTC(year, month + 1, 1)) - now;
+}
