@@ -17,6 +17,7 @@ interface CreateOptions {
   readonly tokensPerMinute?: number;
   readonly maxParallel?: number;
   readonly budget?: { readonly usd: number; readonly period: string };
+  readonly storeContent?: keyof typeof STORED;
   readonly expires?: string;
 }
 
@@ -28,6 +29,7 @@ interface ChangeOptions {
   readonly tokensPerMinute?: number | typeof NONE;
   readonly maxParallel?: number | typeof NONE;
   readonly budget?: { readonly usd: number; readonly period: string } | typeof NONE;
+  readonly storeContent?: keyof typeof STORED | typeof DEFAULT;
   readonly expires?: string;
   readonly enable?: boolean;
   readonly disable?: boolean;
@@ -46,6 +48,17 @@ export function registerKey(program: Command, context: CommandContext): void {
   registerRevoke(key, context);
 }
 
+const DEFAULT = 'default';
+const STORED = {
+  none: 'no content',
+  errors: 'the content of calls that fail',
+  all: 'the content of all calls',
+} as const;
+
+function contentOption(description: string, more: readonly string[]): Option {
+  return new Option('--store-content <calls>', description).choices([...Object.keys(STORED), ...more]);
+}
+
 function registerCreate(key: Command, context: CommandContext): void {
   key
     .command('create')
@@ -59,6 +72,7 @@ function registerCreate(key: Command, context: CommandContext): void {
     .option('--max-parallel <number>', 'how many calls may run at the same time', readCount)
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total', readBudget)
     .option('--tags <names>', 'what its calls are marked with in reports, separated by commas', commaList)
+    .addOption(contentOption('whose requests and responses are stored: of no call, of those that fail, or of all', []))
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z', readExpiry)
     .addHelpText(
       'after',
@@ -74,6 +88,7 @@ function registerCreate(key: Command, context: CommandContext): void {
         ...(given.requestsPerMinute !== undefined && { requests_per_minute: given.requestsPerMinute }),
         ...(given.tokensPerMinute !== undefined && { tokens_per_minute: given.tokensPerMinute }),
         ...(given.maxParallel !== undefined && { max_parallel: given.maxParallel }),
+        ...(given.storeContent !== undefined && { store_content: given.storeContent }),
         ...(given.budget !== undefined && { budget: given.budget }),
         ...(given.expires !== undefined && { expires_at: given.expires }),
       };
@@ -126,6 +141,7 @@ function registerChange(key: Command, context: CommandContext): void {
     .option('--max-parallel <number>', 'how many calls may run at the same time, or "none"', orNone(readCount))
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total, or "none"', orNone(readBudget))
     .option('--tags <names>', 'what its calls are marked with, separated by commas, or "none"', orNone(commaList))
+    .addOption(contentOption('whose requests and responses are stored; "default": as the server has it', [DEFAULT]))
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z, or "none"', orNone(readExpiry))
     .addOption(new Option('--disable', 'refuse the key until it is enabled again').conflicts('enable'))
     .option('--enable', 'let a disabled key work again')
@@ -142,6 +158,9 @@ function registerChange(key: Command, context: CommandContext): void {
         ...(given.requestsPerMinute !== undefined && { requests_per_minute: nullOf(given.requestsPerMinute) }),
         ...(given.tokensPerMinute !== undefined && { tokens_per_minute: nullOf(given.tokensPerMinute) }),
         ...(given.maxParallel !== undefined && { max_parallel: nullOf(given.maxParallel) }),
+        ...(given.storeContent !== undefined && {
+          store_content: given.storeContent === DEFAULT ? null : given.storeContent,
+        }),
         ...(given.budget !== undefined && { budget: nullOf(given.budget) }),
         ...(given.expires !== undefined && { expires_at: nullOf(given.expires) }),
         ...((given.enable === true || given.disable === true) && { enabled: given.enable === true }),
@@ -194,6 +213,7 @@ function keyLine(key: KeyInfo): string {
     key.requests_per_minute !== null && `${key.requests_per_minute} requests/min`,
     key.tokens_per_minute !== null && `${key.tokens_per_minute} tokens/min`,
     key.max_parallel !== null && `${key.max_parallel} calls at the same time`,
+    key.store_content !== null && `stores ${STORED[key.store_content]}`,
     key.budget !== null && `${key.budget.usd} USD/${key.budget.period}`,
     key.expires_at !== null && `until ${key.expires_at}`,
     key.owner !== '' && `owner ${key.owner}`,

@@ -65,6 +65,7 @@ export interface Completions {
 export interface CompletionsOptions extends Runtime {
   readonly settings: CompletionsSettings;
   readonly usageRetentionMs: number;
+  readonly contentRetentionMs?: number;
   /** Empty: no spans. */
   readonly otlpEndpoint: string;
   readonly programVersion: string;

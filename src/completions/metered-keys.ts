@@ -53,6 +53,8 @@ export interface MeteredKeysOptions extends Runtime {
   readonly settings: Pick<CompletionsSettings, 'master_key' | 'store_content'> &
     Partial<Pick<CompletionsSettings, 'alerts' | 'exports' | 'tag_budgets'>>;
   readonly usageRetentionMs: number;
+  /** How long what was asked and answered is kept; 0: as long as the record of the call. */
+  readonly contentRetentionMs?: number;
   /** Empty: no spans. */
   readonly otlpEndpoint: string;
   readonly programVersion: string;
@@ -155,6 +157,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     objects,
     clock,
     keepMs: options.usageRetentionMs,
+    keepContentMs: options.contentRetentionMs ?? 0,
     onError: warnOf('old usage not removed'),
   });
   const exporting = startCallExports({

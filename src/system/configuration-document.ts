@@ -92,7 +92,7 @@ completions:
       timeouts: { first_byte: 60s }
       cache: { ttl: 0s }
   prices: { lab/small: { input: 0.0000001, output: 0.0000002 } }
-retention: { events: 30d, jobs: 90d, usage: 400d, audit: 400d }
+retention: { events: 30d, jobs: 90d, usage: 400d, content: 400d, audit: 400d }
 console: { enabled: true }
 telemetry: { otlp_endpoint: "" }                  # or OTEL_EXPORTER_OTLP_ENDPOINT
 accounts:

@@ -243,6 +243,7 @@ async function startCompletions(
     },
     settings: settings.completions,
     usageRetentionMs: settings.retention.usage,
+    contentRetentionMs: settings.retention.content,
     otlpEndpoint: settings.telemetry.otlp_endpoint,
     programVersion: PROGRAM_VERSION,
   });

@@ -123,6 +123,7 @@ const settingsSchema = setting.group('What all services share.', {
     ),
     jobs: kept('90d', 'finished jobs'),
     usage: kept('400d', 'usage records'),
+    content: kept('400d', 'requests and responses that are stored with usage records (never longer than the records)'),
     audit: kept('400d', 'audit records'),
   }),
   console: setting.group('The pages for people, under `/console`.', {

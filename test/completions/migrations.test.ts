@@ -21,6 +21,7 @@ const RELEASED = {
     '0011-catalogues': '6fe66c559b337de5fe616fe25a0d9332a79ee50ab75bc18d828974ed33ae6146',
     '0012-stored-files': 'af204bafeb4116b340ad4864460944ce7aefb75204a16ccc4395f2fa6b802291',
     '0013-exports': '2069a1882e1a0a9e04b64eea63708e4ec6d68105dd37730d5e3697d585533534',
+    '0014-key-content': 'abb2211888b8f54f211d500753f3e8b437b6820fbcfe148d87aba25cc9672450',
   },
   postgres: {
     '0001-keys-and-usage': '28fcb45c254eea4a70607b4ca2c53f820d3a78b2a42baae36972740c5158e6df',
@@ -36,6 +37,7 @@ const RELEASED = {
     '0011-catalogues': 'fc9b568688d0e9a191cf610b2d067922c0e42f68ec1145883b8511bffe765df8',
     '0012-stored-files': '4dcee6d30b2dff27aa020655e9eac98b0981d83e102177d2547d8aa3905b4b65',
     '0013-exports': 'cf9eff2f7b20217c41a5da4451182eea256947c7ec9ef3510a2b70f78b027809',
+    '0014-key-content': '98dcf5091850413b40a4cd8ea1bd9cf4ef435fd4912fe258f109c80afca1c30f',
   },
 };
 

@@ -12,7 +12,13 @@ test('without a file everything has the defaults of the documentation', () => {
   const { bridge, agents, distributed, accounts } = settings;
   assert.deepEqual(problems, []);
   assert.equal(settings.listen, '');
-  assert.deepEqual(settings.retention, { events: 30 * DAY, jobs: 90 * DAY, usage: 400 * DAY, audit: 400 * DAY });
+  assert.deepEqual(settings.retention, {
+    events: 30 * DAY,
+    jobs: 90 * DAY,
+    usage: 400 * DAY,
+    content: 400 * DAY,
+    audit: 400 * DAY,
+  });
   assert.deepEqual(bridge.limits, {
     message_bytes: 8_388_608,
     calls_per_connection: 1024,

@@ -123,6 +123,12 @@ export const NewKey = Type.Object(
     max_parallel: nullable(
       Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Calls that may run at the same time.' }),
     ),
+    store_content: nullable(
+      Type.Union([Type.Literal('none'), Type.Literal('errors'), Type.Literal('all')], {
+        description:
+          'Which of its calls are stored with their requests and responses. Null: as the operator has set it.',
+      }),
+    ),
     budget: nullable(
       Type.Object(
         {

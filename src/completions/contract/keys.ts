@@ -15,6 +15,11 @@ const Budget = Type.Object(
 const TAG_PATTERN = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$';
 export const MAX_TAGS = 10;
 
+const StoreContent = Type.Union([Type.Literal('none'), Type.Literal('errors'), Type.Literal('all')], {
+  description:
+    'Which of its calls are stored with their requests and responses. Null: as `completions.store_content` says.',
+});
+
 /** What a key is called and what it may use; null takes a limit away. */
 const KeyTerms = {
   name: Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\u0000-\\u001f\\u007f]*$', examples: ['laptop'] }),
@@ -35,6 +40,7 @@ const KeyTerms = {
       description: 'What all its calls are marked with, for reports: `project:blue`.',
     }),
   ),
+  store_content: nullable(StoreContent),
   budget: nullable(Budget),
   expires_at: nullable(Type.String({ maxLength: 64, description: 'A time such as 2030-01-31T00:00:00Z.' })),
 };
@@ -90,6 +96,7 @@ const KeyFields = {
   requests_per_minute: Type.Union([Type.Integer(), Type.Null()]),
   tokens_per_minute: Type.Union([Type.Integer(), Type.Null()]),
   max_parallel: Type.Union([Type.Integer(), Type.Null()]),
+  store_content: Type.Union([StoreContent, Type.Null()]),
   budget: Type.Union([Budget, Type.Null()]),
   expires_at: Type.Union([Type.String(), Type.Null()]),
   created_at: Type.String(),

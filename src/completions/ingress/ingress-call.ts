@@ -113,7 +113,7 @@ export function createIngressCall(options: IngressCallOptions) {
     const { request } = form;
     const refusal = form.references.length === 0 ? undefined : await objects.refusalOf(form.references, holder);
     const presence = watchCaller(reply.raw);
-    const incoming = { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks } as const;
+    const incoming = { holder, requestId, presence, body: bytes, operation: 'chat', timeoutMs, fallbacks } as const;
     const admitted = await pipeline.admit(incoming, request.model, form.estimate);
     const { record } = admitted;
     const { format = eventFormat } = form;

@@ -8,6 +8,9 @@ import type { Usage } from '../contract/chat.ts';
 /** The holder of calls that another part of this program makes, or an agent that it has started. */
 export const INTERNAL_ID = 'internal';
 
+/** Which calls are stored with what was asked and answered. */
+export type StoreContent = 'none' | 'errors' | 'all';
+
 /** Who calls the completions API. `id` is what usage is recorded under. */
 export interface KeyHolder {
   /** `key_...`, or `master`, `open` (nothing is configured) and `internal` (another part of this program). */
@@ -18,6 +21,8 @@ export interface KeyHolder {
   readonly team?: string;
   /** What the call is marked with, by its key and by its own header; sorted. */
   readonly tags?: readonly string[];
+  /** Undefined: as configured. */
+  readonly storeContent?: StoreContent | undefined;
   /** The span of the caller that the call is part of (`traceparent`). */
   readonly trace?: TraceContext;
   /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */

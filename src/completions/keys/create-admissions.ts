@@ -5,6 +5,7 @@ import type { PriceOf } from '../apis/prices.ts';
 import {
   type Admissions,
   type CallObserver,
+  type CallOutcome,
   type Charge,
   type KeyHolder,
   priceCall,
@@ -153,11 +154,12 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
       countParallel(counted, 1);
       holder.tally?.begin();
       const forget = watch(holder, runningCall);
+      const stores = holder.storeContent ?? (keepsContent ? 'all' : 'none');
       let settled = false;
       return {
         headers: headersOf(rates),
-        keepsContent,
-        settle(outcome) {
+        keepsContent: stores !== 'none',
+        settle(given) {
           if (settled) {
             onProblem(new Error('a call was settled twice'));
             return undefined;
@@ -165,6 +167,7 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
           settled = true;
           forget();
           countParallel(counted, -1);
+          const outcome = stores === 'errors' ? withoutContentOfSuccess(given) : given;
           const call = priceCall(holder, outcome, priceOf);
           // The tokens of a batch are used over hours, not in this minute.
           const tokens = outcome.operation === 'batch' ? 0 : call.promptTokens + call.completionTokens;
@@ -182,6 +185,11 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
       for (const call of [...(running.get(ownerId) ?? [])]) call.leave(new AppError('INVALID_API_KEY'));
     },
   };
+}
+
+function withoutContentOfSuccess({ content, ...outcome }: CallOutcome): CallOutcome {
+  const isFailure = outcome.outcome === 'error' || outcome.outcome === 'partial';
+  return isFailure && content !== undefined ? { ...outcome, content } : outcome;
 }
 
 const NO_RATES: readonly RateLimits[] = [];

@@ -5,7 +5,7 @@ import type { Budget, Limits, Owner } from '../../platform/identity/owner.ts';
 import { type KeyInfo, MAX_TAGS } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
 import type { FoundRow, KeyStore } from '../storage/key-store.ts';
-import type { KeyHolder } from './admission.ts';
+import type { KeyHolder, StoreContent } from './admission.ts';
 
 /** An issued key that was looked up. */
 export interface FoundKey {
@@ -37,6 +37,7 @@ function readKey(row: FoundRow): FoundKey {
     isMaster: false,
     mayUse: (model) => matchesAny(models, model),
     ...(row.tags !== '' && { tags: readTags(row.tags) }),
+    ...(row.store_content !== '' && { storeContent: storeContentOf(row) }),
     buckets: Object.keys(limits).length > 0 ? [{ id: row.id, name: 'this key', limits }] : [],
   };
   const team = row.team === '' ? {} : { team: row.team };
@@ -92,12 +93,17 @@ export function describeKey(row: KeyRow): KeyInfo {
     requests_per_minute: row.requests_per_minute,
     tokens_per_minute: row.tokens_per_minute,
     max_parallel: row.max_parallel,
+    store_content: storeContentOf(row) ?? null,
     budget: budget === undefined ? null : { ...budget },
     expires_at: row.expires_at === null ? null : new Date(row.expires_at).toISOString(),
     created_at: new Date(row.created_at).toISOString(),
     enabled: row.enabled === 1,
     previous_until: row.previous_until === null ? null : new Date(row.previous_until).toISOString(),
   };
+}
+
+function storeContentOf({ store_content: given }: KeyRow): StoreContent | undefined {
+  return given === '' ? undefined : (given as StoreContent);
 }
 
 function limitsOf(row: KeyRow): Limits {

@@ -154,6 +154,8 @@ interface UsageRetentionOptions {
   readonly clock: Clock;
   /** How long usage is kept; 0: for ever. */
   readonly keepMs: number;
+  /** The same for what was asked and answered in calls; 0: as long as usage. */
+  readonly keepContentMs: number;
   onError(error: unknown): void;
 }
 
@@ -167,7 +169,8 @@ const KEEP_FLUSHES_MS = 86_400_000;
 const KEEP_OBJECTS_MS = 31 * 86_400_000;
 
 /** Removes usage that is too old, every hour, a little at a time. */
-export function startUsageRetention({ store, objects, clock, keepMs, onError }: UsageRetentionOptions): Repeated {
+export function startUsageRetention(options: UsageRetentionOptions): Repeated {
+  const { store, objects, clock, keepMs, keepContentMs, onError } = options;
   async function sweep(stopped: AbortSignal): Promise<void> {
     const inSteps = async (removeSome: () => Promise<number>): Promise<void> => {
       while (!stopped.aborted && (await removeSome()) >= ROWS_PER_STEP) await pause(clock, PAUSE_MS, stopped);
@@ -175,6 +178,8 @@ export function startUsageRetention({ store, objects, clock, keepMs, onError }: 
     const now = clock.now();
     await inSteps(() => store.removeFlushes(firstIdAt('flu_', now - KEEP_FLUSHES_MS), ROWS_PER_STEP));
     await inSteps(() => objects.removeBefore(now - KEEP_OBJECTS_MS, ROWS_PER_STEP));
+    if (keepContentMs > 0)
+      await inSteps(() => store.removeContents(firstIdAt('usg_', now - keepContentMs), ROWS_PER_STEP));
     if (keepMs === 0) return;
     await inSteps(() => store.removeRecords(firstIdAt('usg_', now - keepMs), ROWS_PER_STEP));
     const firstDay = dayOf(now - keepMs);

@@ -9,8 +9,9 @@ import type { OpenedChat } from '../relay/open-stream.ts';
 import { openInSilence, type RelayOptions, relayStream, sendJson, sendStream } from '../relay/relay-stream.ts';
 import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
+import type { AdmittedCall } from './admit-call.ts';
 import { readCallOptions } from './call-options.ts';
-import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
+import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './encode-chat.ts';
 import { type ResponseCache, useCache } from './response-cache.ts';
 
@@ -42,7 +43,7 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
       const presence = watchCaller(reply.raw);
       const { requestId } = head;
       const call = await pipeline.admitChat(
-        { holder, requestId, presence, operation: 'chat', timeoutMs, fallbacks },
+        { holder, requestId, presence, body: bytes, operation: 'chat', timeoutMs, fallbacks },
         request,
       );
       const { record } = call;

@@ -1,20 +1,21 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { costOf, countTokens, isFree, type Price, type PriceOf, usdOfNano } from '../apis/prices.ts';
+import { costOf, countTokens, type PriceOf, usdOfNano } from '../apis/prices.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { statusOf } from '../errors.ts';
 import { guardAnswer } from '../guardrails/guard-answer.ts';
 import type { Guardrails } from '../guardrails/guardrails.ts';
-import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
+import type { Admissions } from '../keys/admission.ts';
 import { createCallIds } from '../metering/usage-meter.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
 import { estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage.ts';
 import type { Attempt, AttemptCalls } from '../routing/attempt-call.ts';
-import { type CallerPresence, type CallRecord, createCallRecord, type FinishCall } from '../routing/call-record.ts';
-import { type ModelPlan, type ModelPlans, placeOf } from '../routing/model-plan.ts';
+import { type FinishCall, failedContent } from '../routing/call-record.ts';
+import { type ModelPlans, placeOf } from '../routing/model-plan.ts';
 import type { TargetLease } from '../routing/target-board.ts';
 import { policyOf } from '../routing/upstream-failure.ts';
+import { type AdmittedCall, type CallAdmission, createCallAdmission, type IncomingCall } from './admit-call.ts';
 import { type ChatWork, usesLegacyFunctions, withCost, withTools } from './encode-chat.ts';
 import type { OpenChat } from './open-chat.ts';
 import type { LaneForm, OpenLanes } from './open-operation.ts';
@@ -32,41 +33,8 @@ export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly guardrails?: Guardrails | undefined;
 }
 
-export interface IncomingCall {
-  readonly holder: KeyHolder;
-  readonly requestId: string;
-  readonly presence: CallerPresence;
-  readonly operation: NonNullable<CallOutcome['operation']>;
-  /** What the caller gives the whole call, if it says so. */
-  readonly timeoutMs?: number | undefined;
-  /** Models to try when the one that was asked for fails; before those of an alias. */
-  readonly fallbacks?: readonly string[] | undefined;
-  /** The call deals with an object of the caller's own, which needs neither the right to a model nor a budget. */
-  readonly ofOwn?: boolean;
-}
-
-/** What a call may take, before it is made. */
-export interface CallEstimate {
-  readonly prompt: number;
-  readonly answer: number;
-  /** The tokens count for budgets, at the price of a batch, and not for limits by the minute. */
-  readonly batch?: boolean;
-}
-
-/** A call that was let in. */
-export interface AdmittedCall extends IncomingCall {
-  readonly plan: ModelPlan;
-  readonly promptTokens: number;
-  readonly tokens: number;
-  readonly record: CallRecord;
-}
-
 /** The path of any request: resolve, admit, attempt; then the answer is relayed, and the call settled. */
-export interface ChatPipeline {
-  /** Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. */
-  admit(call: IncomingCall, model: string, estimate: CallEstimate): Promise<AdmittedCall>;
-  /** The plan of a model that the caller may use; throws as `admit` does. */
-  planFor(holder: KeyHolder, model: string): ModelPlan;
+export interface ChatPipeline extends Pick<CallAdmission, 'admit' | 'planFor'> {
   admitChat(call: IncomingCall, request: ChatRequest): Promise<AdmittedCall>;
   /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
@@ -124,65 +92,9 @@ export interface Attempted<Result> {
 }
 
 export function createChatPipeline(options: PipelineOptions): ChatPipeline {
-  const {
-    plans,
-    attemptCalls,
-    openChat,
-    lanes,
-    admissions,
-    priceOf,
-    usageCost = false,
-    guardrails,
-    clock,
-    makeId,
-  } = options;
+  const { attemptCalls, openChat, lanes, priceOf, usageCost = false, guardrails, clock, makeId } = options;
+  const admission = createCallAdmission(options);
   const makeAnswerId = createCallIds('chatcmpl-', makeId, clock);
-
-  /** The dearest of what may answer: a budget must hold wherever the call ends up. */
-  function estimateCost(plan: ModelPlan, holder: KeyHolder, { prompt, answer, batch = false }: CallEstimate): number {
-    if (!holder.buckets.some(({ limits }) => limits.budget !== undefined)) return 0;
-    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion: answer, batch }));
-    return Math.max(0, ...costs);
-  }
-
-  /** Whether anything that may answer costs something, or may for all we know. */
-  function mayCost(plan: ModelPlan, holder: KeyHolder): boolean {
-    if (!holder.buckets.some(({ limits }) => limits.budget?.usd === 0)) return true;
-    return pricesOf(plan, holder).some((price) => !isFree(price));
-  }
-
-  function pricesOf(plan: ModelPlan, holder: KeyHolder): readonly Price[] {
-    const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
-    const targets = [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
-    return targets.map(({ apiId, model }) => priceOf(apiId, model));
-  }
-
-  function resolveFor(holder: KeyHolder, model: string): ModelPlan {
-    // Before the model is looked up: the names that a refusal suggests are not for a key that may not use them.
-    if (!holder.mayUse(model) && !holder.mayUse(plans.nameOf(model))) throw notAllowed(model);
-    const plan = plans.resolve(model);
-    if (plan.name !== model && !holder.mayUse(plan.name)) throw notAllowed(model);
-    return plan;
-  }
-
-  /** Puts the caller's own fallbacks before those of the alias; the caller must be allowed to use them. */
-  function withFallbacks(plan: ModelPlan, { holder, fallbacks }: IncomingCall): ModelPlan {
-    if (fallbacks === undefined) return plan;
-    const names = fallbacks.map((name) => resolveFor(holder, name).name);
-    return {
-      ...plan,
-      fallbacks: [...names, ...plan.fallbacks],
-      contextFallbacks: [...names, ...plan.contextFallbacks],
-    };
-  }
-
-  function resolvable(name: string): ModelPlan[] {
-    try {
-      return [plans.resolve(name)];
-    } catch {
-      return [];
-    }
-  }
 
   function workOf(call: AdmittedCall, form: ChatForm, answerId: string): ChatWork {
     const { request, bytes, answerAsBytes, strict, translated } = form;
@@ -246,21 +158,8 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         throw withHeaders(error, call.record.headers());
       }
     },
-    planFor: resolveFor,
-    async admit(call, model, estimate) {
-      const { holder, requestId, operation, ofOwn = false } = call;
-      const { prompt, answer } = estimate;
-      const plan = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
-      const admission: Admission = await admissions.admit(holder, {
-        estimatedTokens: estimate.batch === true ? 0 : prompt + answer,
-        estimatedCostNano: estimateCost(plan, holder, estimate),
-        mayCost: mayCost(plan, holder),
-        isPaid: ofOwn,
-        call: call.presence,
-      });
-      const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
-      return { ...call, plan, promptTokens: prompt, tokens: estimate.batch === true ? 0 : prompt + answer, record };
-    },
+    planFor: admission.planFor,
+    admit: admission.admit,
     async admitChat(call, request) {
       refuseStoredFiles(request.messages);
       return pipeline.admit(call, request.model, {
@@ -295,7 +194,8 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
           },
         };
       } catch (error) {
-        record.settle({ outcome: presence.gone ? 'aborted' : 'error', status: statusOf(error) });
+        const content = record.keepsContent && failedContent(call.body, error);
+        record.settle({ outcome: presence.gone ? 'aborted' : 'error', status: statusOf(error), ...content });
         throw withHeaders(error, record.headers());
       }
     },
@@ -344,7 +244,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     showCost: (call, opened) => (usageCost ? withCost(opened, (usage) => pipeline.costOf(call, usage)) : opened),
     async countTokens(incoming, form) {
       const { model } = form.request;
-      const targets = resolvable(model).flatMap((plan) => plan.targets);
+      const targets = admission.resolvable(model).flatMap((plan) => plan.targets);
       if (!targets.some(({ apiId }) => lanes.serves(apiId, form.lane))) return undefined;
       const call = await pipeline.admit(incoming, model, { prompt: 0, answer: 0 });
       if (guardrails !== undefined) {
@@ -373,12 +273,6 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
 
 function checkedCall({ requestId, plan, holder }: AdmittedCall) {
   return { requestId, model: plan.name, holderId: holder.id };
-}
-
-const MAX_SHOWN_NAME = 200;
-
-export function notAllowed(model: string): AppError {
-  return new AppError('MODEL_NOT_ALLOWED', { model: model.slice(0, MAX_SHOWN_NAME) });
 }
 
 const NOT_THERE: ReadonlySet<number> = new Set([404, 405, 501]);

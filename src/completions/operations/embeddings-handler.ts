@@ -18,8 +18,9 @@ import type { Attempt } from '../routing/attempt-call.ts';
 import { CallerPresence, type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
+import type { AdmittedCall } from './admit-call.ts';
 import { readCallOptions } from './call-options.ts';
-import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
+import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import type { OpenOperation } from './open-operation.ts';
 

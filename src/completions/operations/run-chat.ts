@@ -18,7 +18,8 @@ import {
   type FinishCall,
   type MeasuredUsage,
 } from '../routing/call-record.ts';
-import { type ChatPipeline, notAllowed } from './chat-pipeline.ts';
+import { notAllowed } from './admit-call.ts';
+import type { ChatPipeline } from './chat-pipeline.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './encode-chat.ts';
 
 /** The pipeline for callers inside this program: requests and answers as values. */

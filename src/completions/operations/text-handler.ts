@@ -14,9 +14,10 @@ import { tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
+import type { AdmittedCall } from './admit-call.ts';
 import { readCallOptions } from './call-options.ts';
 import type { PathFamily } from './chat-handler.ts';
-import type { AdmittedCall, Attempted, ChatPipeline } from './chat-pipeline.ts';
+import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import type { OpenChat } from './open-chat.ts';
 import { lacksOperation, type OpenedOperation, type OpenOperation } from './open-operation.ts';
@@ -88,7 +89,15 @@ export function createTextHandler(options: TextHandlerOptions) {
       const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const operation = 'text_completion';
-      const incoming = { holder, requestId: head.requestId, presence, operation, timeoutMs, fallbacks } as const;
+      const incoming = {
+        holder,
+        requestId: head.requestId,
+        presence,
+        body: bytes,
+        operation,
+        timeoutMs,
+        fallbacks,
+      } as const;
       const call = await pipeline.admit(incoming, request.model, {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),

@@ -3,6 +3,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { usdText } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
+import { describeFailure } from '../errors.ts';
 import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
 import type { Target } from './model-plan.ts';
 import { DEMO_API } from './model-plan.ts';
@@ -144,6 +145,12 @@ export function watchCaller(response: ServerResponse): CallerPresence {
   if (response.destroyed) presence.leave();
   else response.once('close', () => presence.leave());
   return presence;
+}
+
+/** What is stored of a call that failed: the request, and the error that its caller got. */
+export function failedContent(body: Buffer | string | undefined, error: unknown): Pick<CallOutcome, 'content'> {
+  if (body === undefined) return {};
+  return { content: { request: String(body), answer: JSON.stringify(describeFailure(error).body) } };
 }
 
 /** Ends a call: frees its place on the target, and settles it. */

@@ -135,6 +135,12 @@ export const completionsMigrations: readonly Migration[] = [
         .addColumn('busy_until', 'integer', (column) => column.notNull()),
     ],
   },
+  {
+    id: '0014-key-content',
+    statements: ({ schema }) => [
+      schema.alterTable('keys').addColumn('store_content', 'text', (column) => column.notNull().defaultTo('')),
+    ],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

@@ -18,6 +18,8 @@ export interface KeyRow {
   readonly tokens_per_minute: number | null;
   /** Calls that may run at the same time. */
   readonly max_parallel: number | null;
+  /** `none`, `errors` or `all`; empty: as configured. */
+  readonly store_content: string;
   readonly budget_usd: number | null;
   readonly budget_period: string | null;
   readonly expires_at: number | null;

@@ -165,6 +165,8 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
 /** Removes old rows in small steps, so that other writers need not wait. Each step returns how many rows it removed. */
 export interface UsageRetentionStore {
   removeRecords(beforeId: string, limit: number): Promise<number>;
+  /** What was asked and answered in the calls before. */
+  removeContents(beforeId: string, limit: number): Promise<number>;
   removeQuarters(before: number, limit: number): Promise<number>;
   removeTotals(beforeDay: string, limit: number): Promise<number>;
   removeFlushes(beforeId: string, limit: number): Promise<number>;
@@ -178,6 +180,14 @@ export function createUsageRetentionStore(database: Database<CompletionsSchema>)
       const [, removed] = await database.write([
         query.deleteFrom('usage_contents').where('record_id', 'in', old).compile(),
         query.deleteFrom('usage_records').where('id', 'in', old).compile(),
+      ]);
+      return removed.changes;
+    },
+    async removeContents(beforeId, limit) {
+      const ids = query.selectFrom('usage_contents').select('record_id');
+      const old = ids.where('record_id', '<', beforeId).orderBy('record_id').limit(limit);
+      const [removed] = await database.write([
+        query.deleteFrom('usage_contents').where('record_id', 'in', old).compile(),
       ]);
       return removed.changes;
     },

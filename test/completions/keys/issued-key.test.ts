@@ -16,6 +16,7 @@ const ROW: KeyRow = {
   requests_per_minute: 5,
   tokens_per_minute: null,
   max_parallel: null,
+  store_content: '',
   tags: '',
   budget_usd: null,
   budget_period: null,

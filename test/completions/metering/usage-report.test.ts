@@ -169,6 +169,35 @@ for (const engine of engines) {
       );
     });
 
+    test('requests and responses are removed after their own time; the records of their calls stay', async () => {
+      const database = await open();
+      const clock = createFakeClock(Date.UTC(2030, 0, 1));
+      const keys = startKeys(database, { clock, settings: { master_key: MASTER_KEY, store_content: true } });
+      const holder = await keys.access.withKey(headWith(MASTER_KEY));
+      const content = { request: '{}', answer: '{}' };
+      callOnce(keys, holder, 1, { content });
+      clock.stepWall(20 * 86_400_000);
+      callOnce(keys, holder, 1, { content });
+      await keys.stop();
+      const count = async (table: 'usage_contents' | 'usage_records') =>
+        (await database.query.selectFrom(table).selectAll().execute()).length;
+      assert.deepEqual([await count('usage_contents'), await count('usage_records')], [2, 2]);
+      const retention = startUsageRetention({
+        store: createUsageRetentionStore(database),
+        objects: createObjectStore(database),
+        clock,
+        keepMs: 0,
+        keepContentMs: 10 * 86_400_000,
+        onError: (error) => assert.fail(String(error)),
+      });
+      await clock.advance(60_000);
+      for (let wait = 0; wait < 400 && (await count('usage_contents')) > 1; wait += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+      await retention.stop();
+      assert.deepEqual([await count('usage_contents'), await count('usage_records')], [1, 2]);
+    });
+
     test('usage that is too old is removed in steps; what a key spent in all is kept', async () => {
       const database = await open();
       const day = 86_400_000;
@@ -197,6 +226,7 @@ for (const engine of engines) {
         objects: createObjectStore(database),
         clock,
         keepMs: 10 * day,
+        keepContentMs: 0,
         onError: (error) => assert.fail(String(error)),
       });
       await clock.advance(60_000);

@@ -1,5 +1,5 @@
 import { type PriceOf, priceFrom } from '../../../src/completions/apis/prices.ts';
-import type { Admission, KeyHolder } from '../../../src/completions/keys/admission.ts';
+import type { Admission, CallOutcome, KeyHolder } from '../../../src/completions/keys/admission.ts';
 import { createMeteredKeys, type MeteredKeys, type MeteredKeysOptions } from '../../../src/completions/metered-keys.ts';
 import { completionsMigrations } from '../../../src/completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
@@ -79,7 +79,12 @@ export function admittedNow(given: Admission | Promise<Admission>): Admission {
 }
 
 /** One call of 15 tokens (0.015 USD), from its admission to its end. */
-export function callOnce(keys: MeteredKeys, holder: KeyHolder, tokens = 15): void {
+export function callOnce(
+  keys: MeteredKeys,
+  holder: KeyHolder,
+  tokens = 15,
+  more: Pick<CallOutcome, 'content'> = {},
+): void {
   const request = { estimatedTokens: tokens, estimatedCostNano: tokens * 1_000_000, mayCost: true };
   admittedNow(keys.admissions.admit(holder, request)).settle({
     model: 'lab/small',
@@ -93,5 +98,6 @@ export function callOnce(keys: MeteredKeys, holder: KeyHolder, tokens = 15): voi
     durationMs: 12,
     firstTokenMs: 5,
     requestId: 'req_1',
+    ...more,
   });
 }

@@ -12,6 +12,13 @@ const LIMITS = [
   { name: 'max_parallel', label: 'Calls at the same time' },
 ] as const;
 
+const STORED = [
+  { value: '', label: 'as the server has it' },
+  { value: 'none', label: 'of no call' },
+  { value: 'errors', label: 'of calls that fail' },
+  { value: 'all', label: 'of all calls' },
+] as const;
+
 interface KeyFormProps {
   readonly action: string;
   /** The key to change. Undefined: a new one. */
@@ -29,6 +36,7 @@ export function KeyForm({ action, before, onSubmit }: KeyFormProps) {
   const [usd, setUsd] = useState(`${before?.budget?.usd ?? ''}`);
   const [period, setPeriod] = useState<(typeof PERIODS)[number]>(before?.budget?.period ?? 'month');
   const [limits, setLimits] = useState(() => LIMITS.map((limit) => `${before?.[limit.name] ?? ''}`));
+  const [stored, setStored] = useState<string>(before?.store_content ?? '');
   const [hasLimits] = useState(limits.some((limit) => limit !== ''));
   const oldDay = before?.expires_at ? localDay(new Date(before.expires_at)) : '';
   const [until, setUntil] = useState(oldDay);
@@ -39,6 +47,7 @@ export function KeyForm({ action, before, onSubmit }: KeyFormProps) {
       models: models.split(/[\s,]+/).filter((pattern) => pattern !== ''),
       budget: usd === '' ? null : { usd: Number(usd), period },
       ...Object.fromEntries(LIMITS.map((limit, place) => [limit.name, limits[place] ? Number(limits[place]) : null])),
+      store_content: stored === '' ? null : stored,
       // A day that was not touched keeps its time of day.
       expires_at: until === oldDay ? (before?.expires_at ?? null) : until === '' ? null : endOfDay(until),
     };
@@ -112,6 +121,16 @@ export function KeyForm({ action, before, onSubmit }: KeyFormProps) {
             ))}
           </div>
         </details>
+        <div className="field">
+          <label htmlFor={`${id}-stored`}>Requests and responses are stored</label>
+          <select id={`${id}-stored`} value={stored} onChange={(event) => setStored(event.target.value)}>
+            {STORED.map(({ value, label }) => (
+              <option key={value} value={value}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </div>
         <div className="field">
           <label htmlFor={`${id}-until`}>Last day</label>
           <input id={`${id}-until`} type="date" value={until} onChange={(event) => setUntil(event.target.value)} />

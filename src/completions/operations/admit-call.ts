@@ -1,0 +1,126 @@
+import { AppError } from '../../platform/errors/app-error.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import { costOf, isFree, type Price, type PriceOf } from '../apis/prices.ts';
+import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
+import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
+import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
+
+export interface IncomingCall {
+  readonly holder: KeyHolder;
+  readonly requestId: string;
+  readonly presence: CallerPresence;
+  /** The body as it came, for the record of a call that fails. */
+  readonly body?: Buffer | string | undefined;
+  readonly operation: NonNullable<CallOutcome['operation']>;
+  /** What the caller gives the whole call, if it says so. */
+  readonly timeoutMs?: number | undefined;
+  /** Models to try when the one that was asked for fails; before those of an alias. */
+  readonly fallbacks?: readonly string[] | undefined;
+  /** The call deals with an object of the caller's own, which needs neither the right to a model nor a budget. */
+  readonly ofOwn?: boolean;
+}
+
+/** What a call may take, before it is made. */
+export interface CallEstimate {
+  readonly prompt: number;
+  readonly answer: number;
+  /** The tokens count for budgets, at the price of a batch, and not for limits by the minute. */
+  readonly batch?: boolean;
+}
+
+/** A call that was let in. */
+export interface AdmittedCall extends IncomingCall {
+  readonly plan: ModelPlan;
+  readonly promptTokens: number;
+  readonly tokens: number;
+  readonly record: CallRecord;
+}
+
+export interface CallAdmissionOptions extends Pick<Runtime, 'clock'> {
+  readonly plans: ModelPlans;
+  readonly admissions: Admissions;
+  readonly priceOf: PriceOf;
+}
+
+/** The first step of any request: which models may answer, whether the caller may use them, and what the call may cost. */
+export interface CallAdmission {
+  /** Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. */
+  admit(call: IncomingCall, model: string, estimate: CallEstimate): Promise<AdmittedCall>;
+  /** The plan of a model that the caller may use; throws as `admit` does. */
+  planFor(holder: KeyHolder, model: string): ModelPlan;
+  /** The plan of a model, in a list; an empty list when there is no such model. */
+  resolvable(name: string): readonly ModelPlan[];
+}
+
+export function createCallAdmission({ plans, admissions, priceOf, clock }: CallAdmissionOptions): CallAdmission {
+  /** The dearest of what may answer: a budget must hold wherever the call ends up. */
+  function estimateCost(plan: ModelPlan, holder: KeyHolder, { prompt, answer, batch = false }: CallEstimate): number {
+    if (!holder.buckets.some(({ limits }) => limits.budget !== undefined)) return 0;
+    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion: answer, batch }));
+    return Math.max(0, ...costs);
+  }
+
+  /** Whether anything that may answer costs something, or may for all we know. */
+  function mayCost(plan: ModelPlan, holder: KeyHolder): boolean {
+    if (!holder.buckets.some(({ limits }) => limits.budget?.usd === 0)) return true;
+    return pricesOf(plan, holder).some((price) => !isFree(price));
+  }
+
+  function pricesOf(plan: ModelPlan, holder: KeyHolder): readonly Price[] {
+    const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
+    const targets = [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
+    return targets.map(({ apiId, model }) => priceOf(apiId, model));
+  }
+
+  function resolveFor(holder: KeyHolder, model: string): ModelPlan {
+    // Before the model is looked up: the names that a refusal suggests are not for a key that may not use them.
+    if (!holder.mayUse(model) && !holder.mayUse(plans.nameOf(model))) throw notAllowed(model);
+    const plan = plans.resolve(model);
+    if (plan.name !== model && !holder.mayUse(plan.name)) throw notAllowed(model);
+    return plan;
+  }
+
+  /** Puts the caller's own fallbacks before those of the alias; the caller must be allowed to use them. */
+  function withFallbacks(plan: ModelPlan, { holder, fallbacks }: IncomingCall): ModelPlan {
+    if (fallbacks === undefined) return plan;
+    const names = fallbacks.map((name) => resolveFor(holder, name).name);
+    return {
+      ...plan,
+      fallbacks: [...names, ...plan.fallbacks],
+      contextFallbacks: [...names, ...plan.contextFallbacks],
+    };
+  }
+
+  function resolvable(name: string): ModelPlan[] {
+    try {
+      return [plans.resolve(name)];
+    } catch {
+      return [];
+    }
+  }
+
+  return {
+    resolvable,
+    planFor: resolveFor,
+    async admit(call, model, estimate) {
+      const { holder, requestId, operation, ofOwn = false } = call;
+      const { prompt, answer } = estimate;
+      const plan = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
+      const admission: Admission = await admissions.admit(holder, {
+        estimatedTokens: estimate.batch === true ? 0 : prompt + answer,
+        estimatedCostNano: estimateCost(plan, holder, estimate),
+        mayCost: mayCost(plan, holder),
+        isPaid: ofOwn,
+        call: call.presence,
+      });
+      const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
+      return { ...call, plan, promptTokens: prompt, tokens: estimate.batch === true ? 0 : prompt + answer, record };
+    },
+  };
+}
+
+const MAX_SHOWN_NAME = 200;
+
+export function notAllowed(model: string): AppError {
+  return new AppError('MODEL_NOT_ALLOWED', { model: model.slice(0, MAX_SHOWN_NAME) });
+}
