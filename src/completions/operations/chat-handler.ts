@@ -90,7 +90,7 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
       relayStream({ ...shared, stream: result.stream, encode: asItIs, encodeEnd: (last) => last ?? '' });
     } else if (result.kind === 'chunk-stream') {
       const usageAsked = request.stream_options?.include_usage === true;
-      const encode = (chunks: readonly ChatChunk[]) => encodeChunks(chunks, usageAsked, legacy);
+      const encode = createChunkEncoder(usageAsked, legacy);
       relayStream({
         ...shared,
         stream: result.stream,
@@ -111,13 +111,49 @@ function asItIs(bytes: Buffer): Buffer {
   return bytes;
 }
 
-export function encodeChunks(chunks: readonly ChatChunk[], usageAsked: boolean, legacy: boolean): string {
-  let text = '';
-  for (const chunk of chunks) {
-    if (!usageAsked && chunk.choices.length === 0) continue;
-    text += `data: ${JSON.stringify(legacy ? withFunctionCallDeltas(chunk) : chunk)}\n\n`;
-  }
-  return text;
+/**
+ * Writes the chunks of one stream as events. Most have nothing but a piece of text: for those only the text is written
+ * as JSON, between what the chunk before had around its own, which takes half the time.
+ */
+export function createChunkEncoder(usageAsked: boolean, legacy: boolean): (chunks: readonly ChatChunk[]) => string {
+  let last: ChatChunk | undefined;
+  let head = '';
+  return (chunks) => {
+    let events = '';
+    for (const chunk of chunks) {
+      const text = textAlone(chunk);
+      if (text === undefined) {
+        if (!usageAsked && chunk.choices.length === 0) continue;
+        events += `data: ${JSON.stringify(legacy ? withFunctionCallDeltas(chunk) : chunk)}\n\n`;
+        continue;
+      }
+      if (last === undefined || last.id !== chunk.id || last.created !== chunk.created || last.model !== chunk.model) {
+        last = chunk;
+        const { id, object, created, model } = chunk;
+        head = `data: ${JSON.stringify({ id, object, created, model }).slice(0, -1)},"choices":[{"index":0,"delta":{"content":`;
+      }
+      events += `${head}${JSON.stringify(text)}},"finish_reason":null}]}\n\n`;
+    }
+    return events;
+  };
+}
+
+/** The text of a chunk that has one choice with a piece of text and no other member than those that every chunk has. */
+function textAlone(chunk: ChatChunk): string | undefined {
+  const [choice] = chunk.choices;
+  if (choice === undefined || choice.index !== 0 || choice.finish_reason !== null) return undefined;
+  const { content } = choice.delta;
+  if (typeof content !== 'string' || chunk.choices.length > 1) return undefined;
+  return countMembers(choice.delta) === 1 && countMembers(choice) === 3 && countMembers(chunk) === 5
+    ? content
+    : undefined;
+}
+
+/** Without the array that `Object.keys` makes. */
+function countMembers(value: object): number {
+  let count = 0;
+  for (const _ in value) count += 1;
+  return count;
 }
 
 function encodeWhole(opened: WholeChat, family: PathFamily, legacy: boolean): Buffer | string {
