@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdir, realpath, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { userInfo } from 'node:os';
@@ -18,9 +19,9 @@ import { temporaryFolder } from '../kit/running-program.ts';
 const { program: BUBBLEWRAP, missing } = await findBubblewrap();
 const options = { skip: missing };
 
-async function openForTest(t: TestContext, hosts: readonly string[]) {
+async function openForTest(t: TestContext, hosts: readonly string[], program = BUBBLEWRAP) {
   const state = await openSandbox({
-    program: BUBBLEWRAP,
+    program,
     environment: { PATH: process.env.PATH ?? '' },
     limits: { processes: 100, memoryBytes: 2 ** 33, temporaryBytes: 2 ** 22 },
     hosts,
@@ -58,9 +59,71 @@ async function openForTest(t: TestContext, hosts: readonly string[]) {
 test('a folder that was replaced after it was checked is not worked in', options, async (t) => {
   const { run, folder } = await openForTest(t, []);
   const other = await realpath(await temporaryFolder(t));
-  const { code, stderrTail } = await run('echo ran', { identity: await identityOf(other) });
-  assert.deepEqual([code, stderrTail], [125, 'the working directory was replaced']);
+  await assert.rejects(run('echo ran', { identity: await identityOf(other) }), {
+    code: 'PROCESS_NOT_STARTED',
+    details: { command: 'sh', reason: 'the working directory was replaced' },
+  });
   assert.equal((await run('pwd')).said, `${folder}\n`);
+});
+
+/** A bubblewrap that runs a line for the shell before each sandbox, and says in its help what the lines of `keeps` let through. */
+async function wrapBubblewrap(t: TestContext, keeps: string, before: string): Promise<string> {
+  const program = join(await realpath(await temporaryFolder(t)), 'bwrap');
+  const lines = [
+    '#!/bin/sh',
+    `[ "$1" = --help ] && { ${BUBBLEWRAP} --help | ${keeps}; exit 0; }`,
+    `case "$*" in *--chdir*) ${before};; esac`,
+    `exec ${BUBBLEWRAP} "$@"`,
+  ];
+  await writeFile(program, `${lines.join('\n')}\n`, { mode: 0o755 });
+  return program;
+}
+
+const ALL_HELP = 'cat';
+const OLD_HELP = 'grep -v -e bind-fd';
+
+test(
+  'a bubblewrap that cannot mount what is held open works too, and the folder is checked inside',
+  options,
+  async (t) => {
+    const { run, folder } = await openForTest(t, [], await wrapBubblewrap(t, OLD_HELP, ':'));
+    assert.equal((await run('pwd')).said, `${folder}\n`);
+    const other = await realpath(await temporaryFolder(t));
+    const { code, said, stderrTail } = await run('echo ran', { identity: await identityOf(other) });
+    assert.deepEqual([code, said, stderrTail], [125, '', 'the working directory was replaced']);
+  },
+);
+
+for (const [name, help] of Object.entries({ new: ALL_HELP, old: OLD_HELP })) {
+  test(
+    `a folder that is put in the place of the checked one stays as it is, ${name} bubblewrap`,
+    options,
+    async (t) => {
+      const top = await realpath(await temporaryFolder(t));
+      const inTurn = join(top, 'work');
+      await mkdir(inTurn);
+      const replace = `[ ! -e ${inTurn} ] || { mv ${inTurn} ${inTurn}.before; mkdir ${inTurn}; }`;
+      const { run } = await openForTest(t, [], await wrapBubblewrap(t, help, replace));
+      await rm(inTurn, { recursive: true });
+      await rename(`${inTurn}.before`, inTurn);
+      const fence = { folder: inTurn, startIn: inTurn, identity: await identityOf(inTurn) };
+      await run('touch written', fence);
+      // A newer one finds the folder that was checked under its new name.
+      assert.deepEqual(await readdir(inTurn), []);
+      assert.ok(existsSync(`${inTurn}.before`));
+    },
+  );
+}
+
+test('no process in the sandbox has a descriptor that leads out of it', options, async (t) => {
+  const { run } = await openForTest(t, []);
+  const { said } = await run('for link in /proc/[0-9]*/fd/*; do readlink "$link"; done');
+  const links = said.trim().split('\n');
+  assert.ok(links.length >= 3, said);
+  assert.deepEqual(
+    links.filter((link) => !/^(?:pipe:|socket:|anon_inode:|\/dev\/null$)/.test(link)),
+    [],
+  );
 });
 
 test('what is private in the working directory is hidden, and listed hosts only are reached', options, async (t) => {

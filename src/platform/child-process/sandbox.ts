@@ -1,12 +1,13 @@
-import { lstatSync, readlinkSync } from 'node:fs';
+import { constants, lstatSync, readlinkSync, realpathSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
 import { delimiter, isAbsolute } from 'node:path';
 import type { Clock } from '../clock/clock.ts';
-import { errorCode } from '../errors/app-error.ts';
+import { AppError, errorCode } from '../errors/app-error.ts';
 import type { Environment } from '../runtime/runtime.ts';
 import { findExecutable } from './child-environment.ts';
 import { findLimitEnforcement, type LimitEnforcement, type SandboxLimits } from './sandbox-limits.ts';
 import { createSandboxNetworks, NETWORK_URL, type SandboxNetworks, type ServeOwn } from './sandbox-network.ts';
-import { type ProcessOptions, type RunningProcess, startProcess } from './start-process.ts';
+import { firstDescriptor, type ProcessOptions, type RunningProcess, startProcess } from './start-process.ts';
 
 /** What a program sees of this machine, besides the system's own programs and libraries. Paths are the same inside. */
 export interface Fence {
@@ -56,6 +57,8 @@ export interface SandboxOptions {
 }
 
 const TRIAL_MS = 10_000;
+const MAX_SAID = 20_000;
+const MAX_REASON = 300;
 /** The first version that can bound the size of a private folder. */
 const MIN_VERSION = [0, 7] as const;
 
@@ -84,10 +87,12 @@ export async function openSandbox(options: SandboxOptions): Promise<SandboxState
     const needed = MIN_VERSION.join('.');
     return { works: false, reason: `bubblewrap ${major}.${minor} is too old; install ${needed} or newer` };
   }
+  const help = await run({ command: bubblewrap, args: ['--help'], cwd: '/', env: {} }, clock);
   const enforcement = findLimitEnforcement();
   const networks = createSandboxNetworks({ ...options, bubblewrap });
   const tools = { bubblewrap, nsenter, prlimit };
-  const sandbox = createSandbox({ ...options, tools, networks, enforcement });
+  const bindsDescriptors = help.output.includes('--ro-bind-fd ');
+  const sandbox = createSandbox({ ...options, tools, networks, enforcement, bindsDescriptors });
   const failure = await tryOut(sandbox, clock);
   if (failure === undefined) return { works: true, sandbox };
   await sandbox.stop();
@@ -98,6 +103,8 @@ interface CreateSandboxOptions extends SandboxOptions {
   readonly tools: Tools;
   readonly networks: SandboxNetworks;
   readonly enforcement: LimitEnforcement;
+  /** Whether bubblewrap mounts a folder that we hold open, and checks that it has mounted that one. */
+  readonly bindsDescriptors: boolean;
 }
 
 interface Tools {
@@ -108,43 +115,73 @@ interface Tools {
 
 /** Joins control groups, then becomes the program. Each argument up to `--` is a file to write to. */
 const JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"';
+const REPLACED = 'the working directory was replaced';
 /** Runs inside: refuses a folder that is not the one that was checked, then becomes the program. */
-const CHECK =
-  '[ "$(stat -c %d:%i "$1")" = "$2" ] || { echo "the working directory was replaced" >&2; exit 125; }; shift 2; exec "$@"';
+const CHECK = `[ "$(stat -c %d:%i "$1")" = "$2" ] || { echo "${REPLACED}" >&2; exit 125; }; shift 2; exec "$@"`;
 
 function createSandbox(options: CreateSandboxOptions): Sandbox {
-  const { tools, networks, enforcement, limits } = options;
+  const { tools, networks, enforcement, limits, bindsDescriptors } = options;
   const system = systemMounts();
-  const path = (options.environment.PATH ?? '').split(delimiter).filter(isAbsolute);
+  const path = (options.environment.PATH ?? '')
+    .split(delimiter)
+    .filter((place) => isAbsolute(place) && !isSystem(place));
+
+  async function startBehind(given: ProcessOptions, fence: Fence, held: number | undefined): Promise<RunningProcess> {
+    const network = await networks.hold(fence.network);
+    const group = enforcement.createGroup(limits);
+    const release = (): void => {
+      network.release();
+      group?.remove();
+    };
+    const check =
+      held === undefined
+        ? ['/bin/sh', '-c', CHECK, 'check', fence.folder, fence.identity, given.command]
+        : [given.command];
+    const [command = '', ...args] = [
+      ...(group === undefined ? [] : ['/bin/sh', '-c', JOIN, 'join', ...group.procs, '--']),
+      ...limitArguments(tools.prlimit, options),
+      ...[tools.nsenter, '--user', '--net', '--preserve-credentials', '--target', String(network.pid), '--'],
+      tools.bubblewrap,
+      ...fenceArguments(fence, { system, path, temporaryBytes: limits.temporaryBytes, isHeld: held !== undefined }),
+      ...['--', ...check, ...given.args],
+    ];
+    const env = fencedEnvironment(given, fence);
+    const descriptors = held === undefined ? [] : [held];
+    try {
+      const started = await startProcess({ ...given, command, args, cwd: '/', env, descriptors });
+      void started.exited.then(release);
+      return started;
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
 
   return {
     description: describe(options),
     async start(given, fence) {
-      const network = await networks.hold(fence.network);
-      const group = enforcement.createGroup(limits);
-      const release = (): void => {
-        network.release();
-        group?.remove();
-      };
-      const [command = '', ...args] = [
-        ...(group === undefined ? [] : ['/bin/sh', '-c', JOIN, 'join', ...group.procs, '--']),
-        ...limitArguments(tools.prlimit, options),
-        ...[tools.nsenter, '--user', '--net', '--preserve-credentials', '--target', String(network.pid), '--'],
-        tools.bubblewrap,
-        ...fenceArguments(fence, { system, path, temporaryBytes: limits.temporaryBytes }),
-        ...['--', '/bin/sh', '-c', CHECK, 'check', fence.folder, fence.identity, given.command, ...given.args],
-      ];
+      const held = bindsDescriptors ? await holdFolder(given, fence) : undefined;
       try {
-        const started = await startProcess({ ...given, command, args, cwd: '/', env: fencedEnvironment(given, fence) });
-        void started.exited.then(release);
-        return started;
-      } catch (error) {
-        release();
-        throw error;
+        return await startBehind(given, fence, held?.fd);
+      } finally {
+        await held?.close();
       }
     },
     stop: networks.stop,
   };
+}
+
+/** Opens the folder for bubblewrap. Throws PROCESS_NOT_STARTED when it is not the one that was checked. */
+async function holdFolder({ command }: ProcessOptions, { folder, identity }: Fence): Promise<FileHandle> {
+  const refused = (reason: string, cause?: unknown) =>
+    new AppError('PROCESS_NOT_STARTED', { command, reason }, { cause });
+  const held = await open(folder, constants.O_RDONLY | constants.O_DIRECTORY).catch((cause: unknown) => {
+    throw refused(`the working directory cannot be opened (${errorCode(cause)})`, cause);
+  });
+  const { dev, ino } = await held.stat({ bigint: true });
+  if (`${dev}:${ino}` === identity) return held;
+  await held.close();
+  throw refused(REPLACED);
 }
 
 function describe({ tools, hosts, enforcement, limits }: CreateSandboxOptions): string {
@@ -201,9 +238,22 @@ function systemMounts(): readonly string[] {
       const target = linkTarget(link);
       return target === undefined ? ['--ro-bind-try', link, link] : ['--symlink', target, link];
     }),
-    ...SYSTEM_SETTINGS.flatMap((name) => ['--ro-bind-try', `/etc/${name}`, `/etc/${name}`]),
+    ...SYSTEM_SETTINGS.map((name) => `/etc/${name}`).flatMap((path) => {
+      const isLink = linkTarget(path) !== undefined && isSystem(path);
+      return isLink ? ['--symlink', realpathSync(path), path] : ['--ro-bind-try', path, path];
+    }),
     ...['--proc', '/proc', '--dev', '/dev', '--dir', '/run', '--dir', '/var', '--symlink', '/tmp', '/var/tmp'],
   ];
+}
+
+/** Whether a path leads into a folder that is mounted anyway: each mount costs bubblewrap a look at all others. */
+function isSystem(path: string): boolean {
+  try {
+    const real = realpathSync(path);
+    return SYSTEM_FOLDERS.some((folder) => isInside(real, folder));
+  } catch {
+    return false;
+  }
 }
 
 function linkTarget(path: string): string | undefined {
@@ -220,11 +270,14 @@ interface Surroundings {
   /** Folders with programs. */
   readonly path: readonly string[];
   readonly temporaryBytes: number;
+  /** Whether the working directory is the first descriptor that the program gets. */
+  readonly isHeld: boolean;
 }
 
 /** The arguments of bubblewrap. Later mounts lie over earlier ones: what must stay hidden comes last. */
-function fenceArguments(fence: Fence, { system, path, temporaryBytes }: Surroundings): readonly string[] {
+function fenceArguments(fence: Fence, { system, path, temporaryBytes, isHeld }: Surroundings): readonly string[] {
   const { folder, home, hidden } = fence;
+  const bind = fence.isReadOnly ? '--ro-bind' : '--bind';
   const bounded = ['--size', String(temporaryBytes), '--tmpfs'];
   const secret = [fence.home.path, ...hidden.folders, ...hidden.files];
   const readable = [...path, ...fence.readable].filter((place) => !secret.some((kept) => isInside(kept, place)));
@@ -237,7 +290,7 @@ function fenceArguments(fence: Fence, { system, path, temporaryBytes }: Surround
     ...(home.source === undefined ? [...bounded, home.path] : ['--bind', home.source, home.path]),
     ...both('--ro-bind-try', readable),
     ...both('--bind-try', fence.writable),
-    ...both(fence.isReadOnly ? '--ro-bind' : '--bind', [folder]),
+    ...(isHeld ? [`${bind}-fd`, String(firstDescriptor()), folder] : [bind, folder, folder]),
     ...hidden.folders.filter((place) => isInside(place, folder)).flatMap((place) => ['--tmpfs', place]),
     ...hidden.files.filter((file) => isInside(file, folder)).flatMap((file) => ['--ro-bind', '/dev/null', file]),
     ...both('--ro-bind-try', fence.installation),
@@ -268,7 +321,7 @@ async function tryOut(sandbox: Sandbox, clock: Pick<Clock, 'after'>): Promise<st
   const options = { command: '/bin/sh', args: ['-c', 'exit 0'], cwd: '/', env: {} };
   try {
     const { code, output } = await run(options, clock, (given) => sandbox.start(given, fence));
-    return code === 0 ? undefined : output || `exit code ${code}`;
+    return code === 0 ? undefined : output.slice(0, MAX_REASON) || `exit code ${code}`;
   } catch (error) {
     return error instanceof Error ? error.message : 'it did not start';
   }
@@ -282,10 +335,10 @@ async function run(
   const started = await start(options);
   let said = '';
   started.stdout.setEncoding('utf8').on('data', (text: string) => {
-    said = `${said}${text}`.slice(0, 1000);
+    said = `${said}${text}`.slice(0, MAX_SAID);
   });
   const stopTimer = clock.after(TRIAL_MS, () => void started.stop({ graceMs: 0 }));
   const { code, stderrTail } = await started.exited;
   stopTimer();
-  return { code, output: `${said}${stderrTail}`.replaceAll(/\s+/g, ' ').trim().slice(0, 300) };
+  return { code, output: `${said}${stderrTail}`.replaceAll(/\s+/g, ' ').trim() };
 }

@@ -23,6 +23,8 @@ export interface ProcessOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Where running processes are noted for `sweepLeftovers`. */
   readonly journalFolder?: string | undefined;
+  /** Descriptors of ours that the program gets, from `firstDescriptor()` on. They can be closed once it has started. */
+  readonly descriptors?: readonly number[];
 }
 
 export interface ProcessExit {
@@ -121,10 +123,11 @@ function superviseChild(child: PipedChild, identity: ProcessLeader, onGone: () =
 }
 
 function spawnChild(options: ProcessOptions, mark: string): PipedChild {
-  const { command, args, cwd } = options;
+  const { command, args, cwd, descriptors: given = [] } = options;
+  const stdio = [...childDescriptors(), ...given];
   const env = { ...options.env, ...markEnvironment(mark) };
   try {
-    const child = spawn(command, args, { cwd, env, detached: true, shell: false, stdio: childDescriptors() });
+    const child = spawn(command, args, { cwd, env, detached: true, shell: false, stdio });
     if (hasPipes(child)) return child;
     throw new Error('a child without pipes');
   } catch (cause) {
@@ -174,6 +177,11 @@ let descriptors: readonly Descriptor[] | undefined;
 function childDescriptors(): Descriptor[] {
   descriptors ??= coverInherited(inheritedDescriptors());
   return [...descriptors];
+}
+
+/** The number that the first of `ProcessOptions.descriptors` has in the program. */
+export function firstDescriptor(): number {
+  return childDescriptors().length;
 }
 
 function coverInherited(inherited: readonly number[]): Descriptor[] {
