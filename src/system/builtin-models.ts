@@ -25,9 +25,13 @@ async function uncharged({ owner }: Payer): Promise<KeyHolder> {
   return INTERNAL;
 }
 
-/** A holder whose calls are part of the trace of the turn. */
-function traced(holder: KeyHolder, { trace }: ModelCaller): KeyHolder {
-  return trace?.context === undefined ? holder : { ...holder, trace: trace.context };
+/** A holder whose calls are part of the trace of the turn, and of its cost. */
+function forTurn(holder: KeyHolder, { trace, costs }: ModelCaller): KeyHolder {
+  return {
+    ...holder,
+    ...(trace?.context !== undefined && { trace: trace.context }),
+    ...(costs !== undefined && { tally: costs }),
+  };
 }
 
 /** Lets the built-in agent use the completions service of this program. `runChat` is asked for at the first use. */
@@ -39,7 +43,7 @@ export function createCompleteInProcess(
   const holderOf = completions?.holderOf ?? uncharged;
   return async function* complete(request, signal, payer): AsyncGenerator<CompletionChunk> {
     try {
-      const holder = traced(await holderOf(payer), payer);
+      const holder = forTurn(await holderOf(payer), payer);
       const call = { request: request as ChatRequest, holder, requestId: makeId('req_'), strict: false, signal };
       const answer = await runChat()(call);
       if (answer.kind !== 'stream') throw new Error('a stream was asked for');
@@ -68,7 +72,7 @@ export function createChargeElsewhere(
       const { model } = request;
       if (!completions.isPriced(BUILTIN_API, model)) refuseUncharged(payer.owner, unpriced(model));
       try {
-        const holder = traced(await completions.holderOf(payer), payer);
+        const holder = forTurn(await completions.holderOf(payer), payer);
         const chat = { holder, requestId: makeId('req_'), api: BUILTIN_API, request: request as ChatRequest, signal };
         yield* completions.meterChat(chat, (given) => complete(request, given, payer));
       } catch (error) {

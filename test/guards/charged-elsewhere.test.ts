@@ -65,7 +65,8 @@ for (const apiKey of ['', 'key-of-the-operator-3c2b1a']) {
       ['rich', 'nothing', 'slow', 'other'].map(async (name) => bearer((await people.newPerson('user', name)).token)),
     );
     assert.ok(rich && nothing && slow && other);
-    assert.equal(outcome(await turn(people, rich)), 'completed');
+    const first = await turn(people, rich);
+    assert.deepEqual([outcome(first), first.result?.usage?.costUsd], ['completed', COST]);
     assert.equal(upstream.requests.at(-1)?.headers.authorization, apiKey === '' ? undefined : `Bearer ${apiKey}`);
 
     const paid = upstream.requests.length;

@@ -94,6 +94,19 @@ test('the key of an agent charges its person, opens nothing else, and ends with 
   await until('the key has ended with the process', async () => (await call()) === 401);
 });
 
+test('a turn of the built-in agent costs what its owner is charged for it', async () => {
+  const ann = await newWorker();
+  const routing = { explicitProviderId: 'builtin' };
+  const params = { sessionId: 'own', taskPrompt: 'one two three', routing };
+  const { result } = (await rpc('session.start', ann.headers, params)).body;
+  assert.equal(result.status, 'completed', JSON.stringify(result));
+  assert.ok(result.usage.costUsd > 0, JSON.stringify(result.usage));
+  await until('the call to be counted', async () => {
+    const { body } = await send('GET', `/usage?owner=user:${ann.id}`, bearer(MASTER_KEY));
+    return (body.data as Json[]).some((one) => Math.abs(Number(one.cost_usd) - result.usage.costUsd) < 1e-9);
+  });
+});
+
 test('a turn of an agent costs what its calls of our models cost, and is not guessed where turns overlap', async () => {
   const ann = await newWorker();
   const routing = { explicitProviderId: 'scripted' };

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type {
+  CallCosts,
   CompleteChat,
   CompletionChunk,
   CompletionDelta,
@@ -20,6 +21,8 @@ export interface ScriptedAnswer {
   readonly slow?: boolean;
   /** After the rest nothing comes any more, whatever the signal says. */
   readonly hangs?: boolean;
+  /** What the caller is charged; `unknown` where the model has no price. Absent: nobody counts costs. */
+  readonly costNano?: number | 'unknown';
 }
 
 export interface ScriptedCompletions {
@@ -35,14 +38,24 @@ export function createScriptedAnswers(
   const requests: CompletionRequest[] = [];
   return {
     requests,
-    complete(request) {
+    complete(request, _signal, { costs }) {
       requests.push(structuredClone(request));
-      return play(answer(request, requests.length - 1));
+      return play(answer(request, requests.length - 1), costs);
     },
   };
 }
 
-async function* play(answer: ScriptedAnswer): AsyncGenerator<CompletionChunk> {
+async function* play(answer: ScriptedAnswer, costs: CallCosts | undefined): AsyncGenerator<CompletionChunk> {
+  const { costNano } = answer;
+  if (costNano !== undefined) costs?.begin();
+  try {
+    yield* pieces(answer);
+  } finally {
+    if (costNano !== undefined) costs?.end(costNano === 'unknown' ? undefined : costNano);
+  }
+}
+
+async function* pieces(answer: ScriptedAnswer): AsyncGenerator<CompletionChunk> {
   const { thinking, text = [], calls = [], deltas = [] } = answer;
   if (thinking !== undefined) yield chunk({ reasoning_content: thinking });
   for (const piece of text) {

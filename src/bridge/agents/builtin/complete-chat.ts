@@ -16,7 +16,15 @@ export type CompleteChat = (
 
 /** Who is charged for a call, and the trace that the call is part of. */
 export interface ModelCaller extends Payer {
-  readonly trace?: TurnTrace;
+  readonly trace?: TurnTrace | undefined;
+  /** Gets what the call cost, where that is known: from models whose prices this program knows. */
+  readonly costs?: CallCosts;
+}
+
+export interface CallCosts {
+  begin(): void;
+  /** Undefined: the price is not known. */
+  end(costNano: number | undefined): void;
 }
 
 export interface CompletionRequest {

@@ -1,8 +1,10 @@
+import { withinTime } from '../../../platform/clock/clock.ts';
 import { errorCode } from '../../../platform/errors/app-error.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { AgentEvent, AgentTurn, SupervisedTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
 import { type AskingOptions, createAskAgentTool, createRequests } from './ask-agent.ts';
 import type {
+  CallCosts,
   CompleteChat,
   CompletionChunk,
   CompletionUsage,
@@ -53,6 +55,9 @@ const NOT_RUN = 'Not run: this turn has used up its requests to the model. Ask f
 /** Tool calls that run at the same time. */
 const MAX_AT_ONCE = 8;
 
+/** A call that was stopped is charged shortly after; a turn waits this long for it. */
+const LAST_COST_MS = 250;
+
 /** Messages to a running turn that the model has not seen yet. */
 const MAX_WAITING_MESSAGES = 32;
 
@@ -64,7 +69,10 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
   const asking = turn.requests === undefined ? given.asking : undefined;
   const askTools =
     asking === undefined ? [] : [createAskAgentTool({ ...asking, turn, model, requests, used: usage.addTurn })];
-  const options: TurnOptions = { ...given, tools: [...given.tools, ...askTools] };
+  const { owner, member, trace } = turn;
+  const caller = { owner, member, trace, costs: usage.costs };
+  const complete: CompleteChat = (request, stop) => given.complete(request, stop, caller);
+  const options: TurnOptions = { ...given, complete, tools: [...given.tools, ...askTools] };
   const speech = createSpeech(options.turn);
   let messages = options.messages;
   let answer = emptyAnswer();
@@ -73,6 +81,11 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
   let mayCompact = true;
   const further = createInbox();
   options.turn.steerable?.(further.steer);
+
+  async function used(): Promise<ReturnType<UsageSum['total']>> {
+    await withinTime(options.commands.clock, LAST_COST_MS, usage.charged(), () => undefined);
+    return usage.total();
+  }
 
   async function keep(...added: readonly ConversationMessage[]): Promise<void> {
     if (added.length === 0) return;
@@ -137,7 +150,7 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
   async function usedUp(): Promise<TurnEnd> {
     await keep(...further.close());
     output ||= speech.say(`I stopped after ${maxRequests} requests to the model, before the work was done.`);
-    return { kind: 'completed', output, stopReason: 'max_turn_requests', ...usage.total() };
+    return { kind: 'completed', output, stopReason: 'max_turn_requests', ...(await used()) };
   }
 
   try {
@@ -153,7 +166,7 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
       answer = emptyAnswer();
       if (calls.length === 0 && (isLast || further.isEmpty())) {
         await keep(...further.close());
-        return { kind: 'completed', output, stopReason, ...usage.total() };
+        return { kind: 'completed', output, stopReason, ...(await used()) };
       }
       if (isLast) return await usedUp();
       await runCalls(calls);
@@ -164,10 +177,10 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
     const said = toMessage({ ...answer, toolCalls: [] }, makeId);
     if (said !== undefined) await keep(said).catch(() => undefined);
     await keep(...further.close()).catch(() => undefined);
-    if (signal.aborted) return { kind: 'cancelled', output, ...usage.total() };
+    if (signal.aborted) return { kind: 'cancelled', output, ...(await used()) };
     const known = errorCode(error);
     const code = known === 'BUDGET_EXCEEDED' || known === 'PERSON_NOT_CHARGED' ? known : 'AGENT_FAILED';
-    return { kind: 'failed', code, error: options.describe(error), output, ...usage.total() };
+    return { kind: 'failed', code, error: options.describe(error), output, ...(await used()) };
   }
 }
 
@@ -296,6 +309,10 @@ async function* untilAborted<Item>(source: AsyncIterable<Item>, signal: AbortSig
 }
 
 interface UsageSum {
+  /** Gets what each call of the model cost. */
+  readonly costs: CallCosts;
+  /** Resolves when no call is under way. */
+  charged(): Promise<void>;
   add(usage: CompletionUsage | undefined): void;
   /** Of an agent that was asked. */
   addTurn(usage: TurnUsage | undefined): void;
@@ -303,30 +320,52 @@ interface UsageSum {
   total(): { readonly usage?: TurnUsage };
 }
 
-/** Adds up what all requests of a turn used. */
+const NANO_PER_USD = 1e9;
+
+/** Adds up what all requests of a turn used. The cost is there only where that of each of them is known: a part of it would mislead. */
 function createUsageSum(): UsageSum {
   let isKnown = false;
-  let inputTokens = 0;
-  let outputTokens = 0;
-  let totalTokens = 0;
-  let costUsd: number | undefined;
-  function addTurn(usage: TurnUsage | undefined): void {
-    if (usage === undefined) return;
+  const tokens = { inputTokens: 0, outputTokens: 0, totalTokens: 0 };
+  const cost = { nano: 0, calls: 0, underWay: 0, isUnknown: false };
+  const idle = new Set<() => void>();
+  function addTokens({ inputTokens = 0, outputTokens = 0, totalTokens }: TurnUsage): void {
     isKnown = true;
-    const { inputTokens: input = 0, outputTokens: output = 0, totalTokens: all = input + output } = usage;
-    inputTokens += input;
-    outputTokens += output;
-    totalTokens += all;
-    if (usage.costUsd !== undefined) costUsd = (costUsd ?? 0) + usage.costUsd;
+    tokens.inputTokens += inputTokens;
+    tokens.outputTokens += outputTokens;
+    tokens.totalTokens += totalTokens ?? inputTokens + outputTokens;
+  }
+  function addCost(nano: number | undefined): void {
+    if (nano === undefined) cost.isUnknown = true;
+    else cost.nano += nano;
   }
   return {
+    costs: {
+      begin() {
+        cost.calls += 1;
+        cost.underWay += 1;
+      },
+      end(nano) {
+        cost.underWay -= 1;
+        addCost(nano);
+        if (cost.underWay === 0) for (const resolve of idle) resolve();
+      },
+    },
+    async charged() {
+      if (cost.underWay > 0) await new Promise<void>((resolve) => idle.add(resolve));
+    },
     add(usage) {
       if (usage === undefined) return;
       const { prompt_tokens, completion_tokens, total_tokens } = usage;
-      addTurn({ inputTokens: prompt_tokens, outputTokens: completion_tokens, totalTokens: total_tokens });
+      addTokens({ inputTokens: prompt_tokens, outputTokens: completion_tokens, totalTokens: total_tokens });
     },
-    addTurn,
-    total: () =>
-      isKnown ? { usage: { inputTokens, outputTokens, totalTokens, ...(costUsd !== undefined && { costUsd }) } } : {},
+    addTurn(usage) {
+      addCost(usage?.costUsd === undefined ? undefined : usage.costUsd * NANO_PER_USD);
+      if (usage !== undefined) addTokens(usage);
+    },
+    total() {
+      const hasCost = cost.calls > 0 && cost.underWay === 0 && !cost.isUnknown;
+      if (!isKnown && !hasCost) return {};
+      return { usage: { ...tokens, ...(hasCost && { costUsd: cost.nano / NANO_PER_USD }) } };
+    },
   };
 }

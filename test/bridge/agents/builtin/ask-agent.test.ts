@@ -125,8 +125,8 @@ test('ask another agent with the rights of the turn, and give its answer, usage 
     t,
     (request) =>
       place(request).results.length === 0
-        ? { calls: [{ name: 'ask_agent', input: { agent: 'other', prompt: 'Part' } }] }
-        : { text: place(request).results },
+        ? { calls: [{ name: 'ask_agent', input: { agent: 'other', prompt: 'Part' } }], costNano: 1e9 }
+        : { text: place(request).results, costNano: 5e8 },
     [other.provider],
   );
   const questions: string[] = [];
@@ -143,7 +143,7 @@ test('ask another agent with the rights of the turn, and give its answer, usage 
   const end = await agent.startTurn(turn);
   assert.deepEqual(end.kind === 'completed' && [end.output, end.usage], [
     'done: Part',
-    { inputTokens: 21, outputTokens: 12, totalTokens: 33, costUsd: 0.25 },
+    { inputTokens: 21, outputTokens: 12, totalTokens: 33, costUsd: 1.75 },
   ]);
   const [asked] = other.turns;
   const { owner, member, hop, skills, workingDirectory: folder } = asked ?? {};
