@@ -217,11 +217,16 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     forTurn(turn) {
       const ended = new AbortController();
       let open = 0;
+      let isOver = false;
       return {
         asks: settingOf(turn) === 'ask',
-        end: () => ended.abort(),
+        end() {
+          isOver = true;
+          // Each abort makes an error with its stack, and most turns end with nothing open.
+          if (open > 0) ended.abort();
+        },
         async ask(question, signal, asked) {
-          if (open >= MAX_OPEN_OF_TURN) return NOT_ANSWERED;
+          if (isOver || open >= MAX_OPEN_OF_TURN) return NOT_ANSWERED;
           open += 1;
           const { signal: over, release } = joinSignals(signal, ended.signal);
           try {
