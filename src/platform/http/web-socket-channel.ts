@@ -86,7 +86,8 @@ export class WebSocketChannel implements MessageChannel, Beating {
     if (!this.#corked) {
       this.#corked = true;
       this.#stream.cork();
-      process.nextTick(uncork, this);
+      // After everything that was read: what a call starts elsewhere, such as the prompt of an agent, leaves before.
+      setImmediate(uncork, this);
     }
     if (parts === undefined) {
       this.#socket.send(text);
@@ -101,7 +102,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
   isBehind(): boolean {
     const limit = Math.min(BEHIND_BYTES, this.#limit());
     if (this.#stream.writableLength <= limit) return false;
-    // Part of it may only wait for the end of this tick.
+    // Part of it may only wait for the end of this turn of the event loop.
     if (this.#corked) {
       this.#stream.uncork();
       this.#stream.cork();
