@@ -55,8 +55,10 @@ export interface UpdateStreamOptions {
   reserve(upTo: number): Promise<unknown>;
 }
 
-/** So many numbers are reserved ahead. */
+/** So many numbers are reserved ahead when a turn begins. */
 export const NUMBERS_AHEAD = 512;
+/** A turn that uses them up gets twice as many each time, up to this: a reservation takes some commits, and nothing waits for it. */
+const MAX_NUMBERS_AHEAD = 8 * NUMBERS_AHEAD;
 /** With more than this held, the emitter has to wait. */
 const MAX_HELD_LENGTH = 1024 * 1024;
 
@@ -69,6 +71,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
   const { publish, hasRoom, whenRoom, receiversKeepUp, reserve } = options;
   let last = options.lastSeq;
   let reserved = options.lastSeq;
+  let ahead = NUMBERS_AHEAD;
   let held: HeldUpdate[] = [];
   let heldLength = 0;
   /** What must be stored before anything else leaves. */
@@ -133,9 +136,10 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
 
   /** Asks for more numbers when half of the last ones are used up. */
   function reserveAhead(): void {
-    if (reserving !== 'open' || reserved - last >= NUMBERS_AHEAD / 2) return;
+    if (reserving !== 'open' || reserved - last >= ahead / 2) return;
     reserving = 'under way';
-    const upTo = last + NUMBERS_AHEAD;
+    ahead = Math.min(2 * ahead, MAX_NUMBERS_AHEAD);
+    const upTo = last + ahead;
     void reserve(upTo).then(() => {
       if (reserving === 'under way') reserving = 'open';
       noteReserved(upTo);
@@ -203,6 +207,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     },
     close() {
       reserving = 'closed';
+      ahead = NUMBERS_AHEAD;
     },
     drop,
     abandon() {

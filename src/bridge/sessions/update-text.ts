@@ -190,6 +190,14 @@ function statusUpdate(origin: UpdateOrigin, event: string, members: Readonly<Rec
   return (seq) => `{${head},"seq":${seq},"type":"status","event":"${event}",${rest}`;
 }
 
-function originText({ sessionId, threadId, turnId, stepIndex, providerId }: UpdateOrigin): string {
-  return JSON.stringify({ sessionId, threadId, turnId, stepIndex, providerId }).slice(1, -1);
+/** All updates of a turn begin with the same names. */
+const originTexts = new WeakMap<UpdateOrigin, string>();
+
+function originText(origin: UpdateOrigin): string {
+  const known = originTexts.get(origin);
+  if (known !== undefined) return known;
+  const { sessionId, threadId, turnId, stepIndex, providerId } = origin;
+  const text = JSON.stringify({ sessionId, threadId, turnId, stepIndex, providerId }).slice(1, -1);
+  originTexts.set(origin, text);
+  return text;
 }

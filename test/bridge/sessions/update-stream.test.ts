@@ -44,6 +44,28 @@ test('no number leaves before the store has reserved it', async () => {
   assert.equal(published.length, NUMBERS_AHEAD + 3);
 });
 
+test('a turn that tells much reserves twice as many numbers each time, and the next turn begins as before', async () => {
+  const { stream, reservations, emit } = createStream();
+  stream.open(NUMBERS_AHEAD);
+  const sizes: number[] = [];
+  for (let times = 0; times < 5; times += 1) {
+    while (reservations.length === times) emit(1);
+    sizes.push((reservations[times]?.upTo ?? 0) - stream.lastSeq());
+    reservations[times]?.done();
+    await settled();
+  }
+  assert.deepEqual(
+    sizes,
+    [2, 4, 8, 8, 8].map((factor) => factor * NUMBERS_AHEAD),
+  );
+  const { seq } = await stream.conclude(() => 'end');
+  stream.close();
+  stream.resume(seq);
+  stream.open(seq + NUMBERS_AHEAD);
+  while (reservations.length === 5) emit(1);
+  assert.equal((reservations[5]?.upTo ?? 0) - stream.lastSeq(), 2 * NUMBERS_AHEAD);
+});
+
 test('what comes while something is being stored leaves when it is stored', async () => {
   const { stream, published, emit } = createStream();
   stream.open(NUMBERS_AHEAD);
