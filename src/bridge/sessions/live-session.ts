@@ -59,6 +59,14 @@ export interface JobTurnRequest extends Omit<TurnRequest, 'method'> {
 /** Why a turn is to end before its agent is done. */
 type StopReason = 'cancelled' | 'interrupted';
 
+/** The beginning of a turn, on its way to the store. */
+export interface Beginning {
+  /** Rejects when it could not be stored. Once the end of the turn waits as well, both are stored when the store is back. */
+  readonly stored: Promise<void>;
+  /** True while it waits for something that it can be stored together with; for some milliseconds at most. */
+  isWaiting(): boolean;
+}
+
 /** A turn that runs or waits. */
 export interface LiveTurn {
   readonly id: string;
@@ -74,6 +82,10 @@ export interface LiveTurn {
   lastSeq: number;
   /** Whether the store knows of it. */
   isStored: boolean;
+  /** Set when its agent is asked. */
+  beginning: Beginning | undefined;
+  /** Its end is known and being stored. */
+  isEnding: boolean;
   /** Called when the session that it waits in is stored; until then nobody knows whether there will be one. */
   onSessionStored: (() => void) | undefined;
   /** Its files, once its agent can read them. */
@@ -121,6 +133,8 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
     firstSeq: 0,
     lastSeq: 0,
     isStored: false,
+    beginning: undefined,
+    isEnding: false,
     onSessionStored: undefined,
     placed: [],
     stopReason: undefined,

@@ -7,8 +7,8 @@ import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { AuditStore, SessionPlace, SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import type { SessionSummaries } from '../workbench/session-summaries.ts';
-import type { LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
-import type { SessionStates } from './session-state.ts';
+import type { Beginning, LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
+import { placeOf, type SessionStates } from './session-state.ts';
 import { lastWords, outcomeText, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
@@ -21,8 +21,11 @@ export interface SessionRecords {
   readonly isShared: boolean;
   /** A turn that waits for others. */
   queued(session: LiveSession, turn: LiveTurn, base: ResultBase): void;
-  /** Resolves when session and turn are stored, and with them the numbers of the first updates. */
-  begin(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Promise<void>;
+  /**
+   * Stores session and turn, and with them the numbers of the first updates. The beginning of a message waits for some
+   * milliseconds, so that a short turn is stored with one commit (decision 99).
+   */
+  begin(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Beginning;
   /** The agent has a name for the conversation. No update is shown before it is stored: what was seen can be continued. */
   opened(session: LiveSession, reference: string): void;
   /** The session starts again: what people have chosen for it is over. */
@@ -62,6 +65,9 @@ export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'>
   /** The text of one update, as it is stored. */
   readUpdate(sessionKey: string, seq: number): Promise<string | undefined>;
 }
+
+/** With fewer numbers left, updates would have to wait for the beginning of their turn. */
+const MIN_NUMBERS_LEFT = 64;
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
   const { sessions, change, turns, audits, summaries, log, hub, instance, clock, makeId, write } = options;
@@ -127,6 +133,98 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     }
   }
 
+  /** Whether nothing is shown or promised that depends on the beginning being stored within some milliseconds. */
+  function mayWait(session: LiveSession, { request, isStored }: LiveTurn, place: SessionPlace): boolean {
+    const { method, idempotencyKey, jobId } = request;
+    const isPlainMessage = method === 'session.message' && idempotencyKey === '' && jobId === undefined;
+    if (!isPlainMessage || isStored || session.stored !== 'open' || session.isDoubted || sessions.isShared)
+      return false;
+    const hasNumbers = session.stream.reservedSeq() - session.stream.lastSeq() >= MIN_NUMBERS_LEFT;
+    const before = placeOf(session);
+    return hasNumbers && (Object.keys(before) as (keyof SessionPlace)[]).every((name) => before[name] === place[name]);
+  }
+
+  /** Changes the session, and returns what stores that. */
+  function prepareBegin(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace) {
+    const { stream } = session;
+    const now = clock.now();
+    const expectedSeq = stream.reservedSeq();
+    const upTo = Math.max(expectedSeq, stream.lastSeq() + NUMBERS_AHEAD);
+    const taken = change(session, { kind: 'begins', place, expectedSeq, upTo, now });
+    const begun = turns.begin(turnRow(session, turn, 'running', base));
+    return { upTo, statements: [...taken, begun, summaries.begun(session, turn, base, now)] };
+  }
+
+  async function beginNow(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Promise<void> {
+    // What undoes a beginning that may be stored comes first: it decides up to where numbers are reserved.
+    if (session.isDoubted) await log.flush();
+    const { upTo, statements } = prepareBegin(session, turn, base, place);
+    let { epoch } = session;
+    try {
+      const [first] = await write(statements);
+      const [row] = (first?.rows ?? []) as readonly { readonly epoch: number }[];
+      epoch = Number(row?.epoch ?? epoch);
+    } catch (error) {
+      undoBegin(session, turn, upTo, errorCode(error) === 'STORAGE_UNAVAILABLE');
+      throw error;
+    }
+    noteBegun(session, turn, upTo, epoch);
+  }
+
+  /** Leaves the beginning to the log, which stores it with whatever comes next: with the end of a short turn. */
+  function beginSoon(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Beginning {
+    const { upTo, statements } = prepareBegin(session, turn, base, place);
+    const { promise: stored, resolve, reject } = Promise.withResolvers<void>();
+    let state: 'waiting' | 'taken' | 'undone' = 'waiting';
+    // No other bridge can have taken the session, and a part of the log that cannot be stored would hold up all others.
+    const unchecked = statements.map(({ expectedChanges: _, ...statement }) => statement);
+    const logged = log.storeFirst(unchecked, {
+      taken() {
+        if (state === 'waiting') state = 'taken';
+      },
+      failed(error) {
+        // With its end in the log as well, the turn is stored as a whole when the store is back.
+        if (turn.isEnding || state === 'undone') return;
+        state = 'undone';
+        undoBegin(session, turn, upTo, true);
+        reject(error);
+      },
+    });
+    void logged.then(() => {
+      if (state === 'undone') return;
+      noteBegun(session, turn, upTo, session.epoch);
+      resolve();
+    });
+    return { stored, isWaiting: () => state === 'waiting' };
+  }
+
+  function noteBegun(session: LiveSession, turn: LiveTurn, upTo: number, epoch: number): void {
+    summaries.stored(session.key);
+    // Not before: updates that wait get their numbers once the session that they belong to is stored.
+    change(session, { kind: 'begun', epoch });
+    turn.isStored = true;
+    if (turn.isEnding) session.stream.noteReserved(upTo);
+    else session.stream.open(upTo);
+    for (const waiting of session.turns) {
+      waiting.onSessionStored?.();
+      waiting.onSessionStored = undefined;
+    }
+  }
+
+  /** In doubt, the beginning may be stored, or will be; then the turn would stay open, and the session busy, until a restart. */
+  function undoBegin(session: LiveSession, turn: LiveTurn, upTo: number, isDoubted: boolean): void {
+    const holdsNumbers = session.stored !== 'absent';
+    const undone = change(session, { kind: 'not begun', turnId: turn.id, upTo, isDoubted, now: clock.now() });
+    if (!isDoubted) return;
+    // A call that is repeated with its idempotency key wants the turn done, and it was not. A turn that has waited is
+    // known to its caller: it ends as failed.
+    const discarded = turn.isStored ? [] : [turns.discard(turn.id)];
+    void log.store([...undone, ...discarded]).then(() => {
+      change(session, { kind: 'doubt over' });
+      if (holdsNumbers) session.stream.noteReserved(upTo);
+    });
+  }
+
   return {
     isShared: sessions.isShared,
     concludeTaken,
@@ -136,46 +234,12 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       void log.store([turns.queue(turnRow(session, turn, 'queued', base))]).then(() => summaries.stored(session.key));
       session.stream.emit(stageUpdate(base, 'queued', 'The turn waits until others have ended.'));
     },
-    async begin(session, turn, base, place) {
-      const { stream } = session;
-      const now = clock.now();
-      if (turn.firstSeq === 0) turn.firstSeq = stream.lastSeq() + 1;
-      // What undoes a beginning that may be stored comes first: it decides up to where numbers are reserved.
-      if (session.isDoubted) await log.flush();
-      const expectedSeq = stream.reservedSeq();
-      const upTo = Math.max(expectedSeq, stream.lastSeq() + NUMBERS_AHEAD);
-      const taken = change(session, { kind: 'begins', place, expectedSeq, upTo, now });
-      let { epoch } = session;
-      try {
-        const begun = turns.begin(turnRow(session, turn, 'running', base));
-        const [first] = await write([...taken, begun, summaries.begun(session, turn, base, now)]);
-        const [row] = (first?.rows ?? []) as readonly { readonly epoch: number }[];
-        epoch = Number(row?.epoch ?? epoch);
-      } catch (error) {
-        // It may have been stored anyway; then the turn would stay open, and the session busy, until a restart.
-        const isDoubted = errorCode(error) === 'STORAGE_UNAVAILABLE';
-        const holdsNumbers = session.stored !== 'absent';
-        const undone = change(session, { kind: 'not begun', turnId: turn.id, upTo, isDoubted, now });
-        if (isDoubted) {
-          // A call that is repeated with its idempotency key wants the turn done, and it was not. A turn that has waited is
-          // known to its caller: it ends as failed.
-          const discarded = turn.isStored ? [] : [turns.discard(turn.id)];
-          void log.store([...undone, ...discarded]).then(() => {
-            change(session, { kind: 'doubt over' });
-            if (holdsNumbers) stream.noteReserved(upTo);
-          });
-        }
-        throw error;
-      }
-      summaries.stored(session.key);
-      // Not before: updates that wait get their numbers once the session that they belong to is stored.
-      change(session, { kind: 'begun', epoch });
-      turn.isStored = true;
-      stream.open(upTo);
-      for (const waiting of session.turns) {
-        waiting.onSessionStored?.();
-        waiting.onSessionStored = undefined;
-      }
+    begin(session, turn, base, place) {
+      if (turn.firstSeq === 0) turn.firstSeq = session.stream.lastSeq() + 1;
+      turn.beginning = mayWait(session, turn, place)
+        ? beginSoon(session, turn, base, place)
+        : { stored: beginNow(session, turn, base, place), isWaiting: () => false };
+      return turn.beginning;
     },
     opened(session, reference) {
       const named = change(session, { kind: 'opened', reference });
@@ -195,11 +259,13 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     leftBehind: (session, providerId, what) => audit(session, '', providerId, 'delete', 'incomplete', { what }),
     async conclude(session, turn, outcome) {
       const stored = outcomeText(outcome);
-      if (!turn.isStored) {
+      const begun = turn.beginning?.isWaiting() === true ? turn.beginning.stored : undefined;
+      if (!turn.isStored && begun === undefined) {
         turn.settle(stored);
         return;
       }
       const { stream, key } = session;
+      turn.isEnding = true;
       if (stream.isAbandoned()) return concludeTaken(session, turn, outcome);
       const threadId = 'failure' in outcome ? session.threadId : outcome.threadId;
       const origin = { sessionId: session.id, threadId, turnId: turn.id };
@@ -219,6 +285,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       ]);
       log.flush().catch(turn.fail);
       if (!(await ended)) return concludeTaken(session, turn, outcome);
+      await begun;
       summaries.stored(key);
       hub.publish(key, seq, text);
       stream.resume(seq);

@@ -144,6 +144,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       await records.conclude(session, turn, outcome);
       logEnd(session, turn, outcome);
     } catch (error) {
+      await turn.beginning?.stored.catch(() => undefined);
       // That it waits is stored and was told, so it must end as well.
       const isTaken = errorCode(error) === 'SESSION_BUSY';
       if (turn.isStored && isTaken) await records.concludeTaken(session, turn, toOutcome(error));
@@ -183,15 +184,16 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const chosen = readChoices(session.choices);
     const mode = provider.modes?.find(({ id }) => id === chosen.mode);
     const permissions = turn.request.routing.permissions ?? mode?.permissions;
-    const { threadId } = origin;
     const servers = isStart
       ? options.withConfigured(session.owner, turn.request.mcpServers)
       : options.serverBox.open(session.key, session.mcpServers);
     const mcpServers = isStart ? options.serverBox.seal(session.key, servers) : session.mcpServers;
+    const { threadId } = origin;
     const place = { threadId, providerId: provider.id, reference, workingDirectory: prepared.ofSession, mcpServers };
     /** Aborts when the beginning could not be stored: then nothing of the turn is shown any more. */
     const unbegun = new AbortController();
-    const begun = records.begin(session, turn, base, place).catch((error: unknown) => {
+    const beginning = records.begin(session, turn, base, place);
+    const begun = beginning.stored.catch((error: unknown) => {
       session.stream.drop();
       unbegun.abort();
       throw errorCode(error) === 'STORAGE_CONFLICT' || errorCode(error) === 'STORAGE_DUPLICATE'
@@ -203,7 +205,6 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     // Where no other bridge can take the session, the agent starts while the beginning is being stored.
     if (records.isShared || session.isDoubted) await begun;
     session.stream.emit(startedUpdate(origin, turn.request.prompt, turn.placed));
-
     let resolvedModel = '';
     let opened = '';
     const produced = createProducedPaths();
@@ -295,7 +296,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     asking.end();
     await ready;
     try {
-      await begun;
+      // Otherwise it is stored together with the end.
+      if (checkpoints !== undefined || !beginning.isWaiting()) await begun;
     } catch (error) {
       if (isStart && opened !== '') closeConversation(session, provider.id, opened);
       await checkpoints?.drop(checkpoint);

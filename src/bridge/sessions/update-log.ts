@@ -15,6 +15,8 @@ export interface UpdateLog {
   store(statements: readonly Statement[]): Promise<void>;
   /** The same for what only the bridge that has the session may write. Resolves with false when another has it. */
   storeOwn(sessionKey: string, statements: readonly Statement[]): Promise<boolean>;
+  /** As `store`, before everything else of its batch. It must not be able to fail unless the store does. */
+  storeFirst(statements: readonly Statement[], watch: BatchWatch): Promise<void>;
   /** Stores now what waits; rejects when that fails. It is tried again later in any case. */
   flush(): Promise<void>;
   hasRoom(): boolean;
@@ -55,7 +57,16 @@ type LogItem =
       readonly sessionKey: string | undefined;
       readonly statements: readonly Statement[];
       readonly done: (isStored: boolean) => void;
+      /** Set for what goes first. */
+      readonly watch?: BatchWatch;
     };
+
+/** What becomes of a part of the log; called for each try. */
+interface BatchWatch {
+  /** It is being written: what is stored from now on goes into another commit. */
+  taken(): void;
+  failed(error: unknown): void;
+}
 
 /** Updates are stored within 20 ms (contract/bridge 1): this wait, a commit that is under way, and their own. */
 const MAX_DELAY_MS = 4;
@@ -78,7 +89,12 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
     clock,
     onDropped: onLost,
     async write(batch) {
-      const taken = await writeBatch(batch);
+      const watches = batch.flatMap((item) => (item.kind === 'statements' ? (item.watch ?? []) : []));
+      for (const watch of watches) watch.taken();
+      const taken = await writeBatch(batch).catch((error: unknown) => {
+        for (const watch of watches) watch.failed(error);
+        throw error;
+      });
       for (const item of batch) {
         if (item.kind === 'update') length -= item.text.length;
         else item.done(item.sessionKey === undefined || !taken.has(item.sessionKey));
@@ -119,8 +135,12 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
   }
 
   async function writeItems(items: readonly LogItem[]): Promise<void> {
-    const statements = items.flatMap((item) => (item.kind === 'statements' ? item.statements : []));
-    await write([...fences(items), ...insertChunks(toChunks(items, clock.now())), ...statements]);
+    const first: Statement[] = [];
+    const others: Statement[] = [];
+    for (const item of items) {
+      if (item.kind === 'statements') (item.watch === undefined ? others : first).push(...item.statements);
+    }
+    await write([...fences(items), ...first, ...insertChunks(toChunks(items, clock.now())), ...others]);
   }
 
   function fences(items: readonly LogItem[]): Statement[] {
@@ -152,6 +172,11 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
     storeOwn(sessionKey, statements) {
       const { promise, resolve } = Promise.withResolvers<boolean>();
       batcher.add({ kind: 'statements', sessionKey, statements, done: resolve });
+      return promise;
+    },
+    storeFirst(statements, watch) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      batcher.add({ kind: 'statements', sessionKey: undefined, statements, done: () => resolve(), watch });
       return promise;
     },
     flush: batcher.flush,

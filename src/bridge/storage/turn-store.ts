@@ -75,7 +75,10 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
           const same = conflict.column('id');
           return onConflict === 'keep'
             ? same.doNothing()
-            : same.doUpdateSet({ status: given.status, base: given.base, attachments: given.attachments });
+            : same
+                .doUpdateSet({ status: given.status, base: given.base, attachments: given.attachments })
+                // The log stores what it could not be sure of once more.
+                .where('turns.ended_at', 'is', null);
         });
     });
   const queue = add('keep');
