@@ -36,8 +36,14 @@ export async function driveDirectly(scope: Scope): Promise<DriveTurn> {
   };
 }
 
+export interface DrivenBridge {
+  readonly drive: DriveTurn;
+  /** Commits of its database since it started. */
+  commits(): Promise<number>;
+}
+
 /** The same agent behind the bridge: one session on one WebSocket, with the event log on as always. */
-export async function driveThroughBridge(scope: Scope): Promise<DriveTurn> {
+export async function driveThroughBridge(scope: Scope): Promise<DrivenBridge> {
   const program = await startScriptedBridge(scope);
   const bridge = await openBridgeClient(program.url);
   scope.after(() => bridge.close());
@@ -49,10 +55,18 @@ export async function driveThroughBridge(scope: Scope): Promise<DriveTurn> {
   });
   const session = { sessionId: 'bench' };
   await bridge.call('session.start', { ...session, taskPrompt: 'echo ready' });
-  return async (taskPrompt) => {
+  const drive: DriveTurn = async (taskPrompt) => {
     seen = { pieces: 0, firstAt: 0 };
     const { status, error } = await bridge.call('session.message', { ...session, taskPrompt });
     if (status !== 'completed') throw new Error(`the turn ended as ${String(status)}: ${String(error)}`);
     return seen;
   };
+  return { drive, commits: () => readCommits(program.url) };
+}
+
+async function readCommits(url: string): Promise<number> {
+  const response = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(10_000) });
+  const [, count] = /^\w*database_commits\{database="bridge"\} (\d+)$/m.exec(await response.text()) ?? [];
+  if (count === undefined) throw new Error('/metrics has no commits of the bridge');
+  return Number(count);
 }

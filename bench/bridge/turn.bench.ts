@@ -19,6 +19,8 @@ export interface TurnFigures {
   readonly bridgeMs: number[];
   /** One-row commits with node:sqlite and nothing around it. */
   readonly commitMs: number[];
+  /** Commits of the bridge for each of its short turns. */
+  readonly commitsOfTurn: number[];
   readonly directUpdates: number[];
   readonly bridgeUpdates: number[];
   /** One turn of each in every round; missing where the peer cannot be had. */
@@ -42,12 +44,13 @@ export async function benchTurns({ rounds, turns, updates }: TurnBenchOptions): 
       directMs: [],
       bridgeMs: [],
       commitMs: [],
+      commitsOfTurn: [],
       directUpdates: [],
       bridgeUpdates: [],
       besidePeer: peer === undefined ? undefined : { bridge: emptyTimes(), peer: emptyTimes() },
     };
     const direct = await driveDirectly(scope);
-    const bridge = await driveThroughBridge(scope);
+    const { drive: bridge, commits } = await driveThroughBridge(scope);
     const commit = await openCommits(scope);
     await peer?.('echo ready');
     for (const drive of [direct, bridge]) {
@@ -56,7 +59,9 @@ export async function benchTurns({ rounds, turns, updates }: TurnBenchOptions): 
     }
     for (let round = 0; round < rounds; round += 1) {
       figures.directMs.push(...(await timeTurns(direct, turns)));
+      const before = await commits();
       figures.bridgeMs.push(...(await timeTurns(bridge, turns)));
+      figures.commitsOfTurn.push(((await commits()) - before) / turns);
       figures.commitMs.push(...Array.from({ length: turns }, commit));
       figures.directUpdates.push(await rateOfUpdates(direct, updates));
       figures.bridgeUpdates.push(await rateOfUpdates(bridge, updates));
