@@ -70,7 +70,7 @@ export interface BridgeOptions
   extends Runtime,
     WorkPlaces,
     Pick<SessionsOptions, 'trace'>,
-    Pick<InstanceOptions, 'address' | 'reachableAt' | 'wakeUps'> {
+    Pick<InstanceOptions, 'address' | 'reachableAt' | 'load' | 'wakeUps'> {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;
@@ -361,7 +361,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       isOpen: access.isOpen,
       credentialSetting: 'BRIDGE_AUTH_TOKEN',
       servedLast: relay?.paths ?? [],
-      leave: jobs.leave,
+      leave: () => void [jobs.leave(), instance.leave()],
       async settle() {
         jobs.settle();
         await Promise.all([sessions.settle(), forwarding.settle()]);

@@ -17,6 +17,10 @@ export const systemErrors = {
     message:
       'The secret key in use ({found}) is not the one that the data of "{name}" is encrypted with ({expected}). Put that key into {file} (or set TRESTLE_SECRET_KEY). If it is lost permanently, see: trestle secret-key adopt --help',
   },
+  NEEDS_POSTGRES: {
+    status: 500,
+    message: '{what} needs PostgreSQL: set database.url (--database). On SQLite there is one instance.',
+  },
   COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
   SANDBOX_UNAVAILABLE: {
     status: 500,

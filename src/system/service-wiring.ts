@@ -104,6 +104,8 @@ interface StartServicesOptions {
   readonly bridgeMethods?: readonly string[] | undefined;
   /** Where the server listens, once it does: the port may have been chosen by the machine. Empty before. */
   ownUrl?(): string;
+  /** What the bridge says about this instance to operators. */
+  readonly load?: BridgeOptions['load'];
   /** Called after the start of each service, before the next one starts. */
   started?(service: RunningService, database: AnyDatabase, logger: Logger): Promise<void>;
 }
@@ -139,7 +141,7 @@ export async function startServices(options: StartServicesOptions): Promise<Runn
     running.completions = await started(service, completions);
   }
   if (bridge !== undefined) {
-    const own = { listeningAt: options.ownUrl ?? (() => ''), onlyMethods: bridgeMethods };
+    const own = { listeningAt: options.ownUrl ?? (() => ''), onlyMethods: bridgeMethods, load: options.load };
     const service = await startBridge(
       { ...partsOf('bridge'), ...people, announce: running.accounts?.announce },
       bridge,
@@ -173,7 +175,7 @@ async function startBridge(
   { build, ...parts }: ServiceParts & People & Pick<BridgeOptions, 'announce'>,
   database: Database<BridgeSchema>,
   completions: RunningServices['completions'],
-  { listeningAt, onlyMethods }: { listeningAt(): string; readonly onlyMethods: readonly string[] | undefined },
+  { listeningAt, ...own }: { listeningAt(): string } & Pick<BridgeOptions, 'onlyMethods' | 'load'>,
 ): Promise<Running<'bridge'>> {
   const { settings, environment, processJournal, makeId } = parts;
   // Under `serve bridge` there is no completions service: its engine serves the built-in agent alone.
@@ -198,7 +200,7 @@ async function startBridge(
     sandbox,
     ...(spans !== undefined && { trace: createTurnTraces({ ...parts, spans }) }),
     database,
-    onlyMethods,
+    ...own,
     reachableAt: () => settings.cluster.address || reachableAt(listeningAt()),
     ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
     retention: settings.retention,

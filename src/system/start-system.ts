@@ -11,6 +11,7 @@ import type { Logger } from '../platform/log/logger.ts';
 import { withoutSlash } from '../platform/network-address/ip-address.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
+import { settingsDigest } from './cluster.ts';
 import { serveControls } from './controls.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
@@ -95,6 +96,9 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   });
   const parts: ServiceParts = { ...prepared, wakeUps };
   let listeningAt = '';
+  let digest = settingsDigest(settings, parts.relayKeys);
+  /** None before there is a listener. */
+  let countSockets = () => 0;
   /** Completions alone are called by programs. */
   const hasConsole = settings.console.enabled && names.some((name) => name !== 'completions');
   const services = await startServices({
@@ -103,6 +107,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     opened,
     bridgeMethods: options.bridgeMethods,
     ownUrl: () => listeningAt,
+    load: () => ({ sockets: countSockets(), settingsDigest: digest }),
     async started(service, database, ownLogger) {
       if (database.engine !== 'sqlite') return;
       const file = files.controlSocket(service.name);
@@ -128,6 +133,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     sources: [...databaseFigures(stores), ...(completions?.figures ?? [])],
     ofProcess: true,
   });
+  countSockets = () => metrics.totals().sockets;
   const status =
     bridge === undefined || !hasConsole
       ? undefined
@@ -214,6 +220,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       sources = nextSources;
       const changes = changedSettings(settingsDeclaration.schema, settings, next);
       settings = next;
+      digest = settingsDigest(settings, parts.relayKeys);
       for (const service of running) service.reload(next);
       services.issued?.reload(accountsSettingsOf(next));
       listener.revalidate();

@@ -5,6 +5,7 @@ import { type Clock, type Repeated, repeat } from '../platform/clock/clock.ts';
 import { changedSettings, isWithin, maskSettings, settingEntries } from '../platform/config/setting-declaration.ts';
 import type { HttpTotals } from '../platform/http/http-metrics.ts';
 import { defineRoute, type Route } from '../platform/http/surface.ts';
+import { Instances } from './cluster.ts';
 import type { Finding } from './doctor/findings.ts';
 import { type Settings, settingsDeclaration } from './settings.ts';
 
@@ -58,22 +59,6 @@ const Findings = Type.Object(
     ),
   },
   { $id: 'SystemFindings' },
-);
-
-const Instances = Type.Object(
-  {
-    instances: Type.Array(
-      Type.Object({
-        id: Type.String(),
-        version: Type.String(),
-        address: Type.String(),
-        startedAt: Type.String(),
-        heartbeatAt: Type.String({ description: 'On SQLite, where there is one instance, this is the start.' }),
-        isThis: Type.Boolean({ description: 'Whether this instance has sent the response.' }),
-      }),
-    ),
-  },
-  { $id: 'SystemInstances' },
 );
 
 const InForce = Type.Object(
@@ -166,13 +151,7 @@ export function startSystemStatus(options: SystemStatusOptions): SystemStatus {
         'GET /api/system/instances',
         bridge.forOperators,
         { summary: 'The instances that share the database, for operators.', response: { 200: Instances } },
-        async () => ({
-          instances: (await bridge.instances()).map(({ started_at: started, heartbeat_at: beat, ...instance }) => ({
-            ...instance,
-            startedAt: new Date(started).toISOString(),
-            heartbeatAt: new Date(beat).toISOString(),
-          })),
-        }),
+        async () => ({ instances: [...(await bridge.instances())] }),
       ),
       defineRoute(
         'GET /api/system/settings',

@@ -29,6 +29,7 @@ const RELEASED = {
     '0021-mcp-servers': '4ebf98a10ffa2570c74e021f9183fbe064b46e412b7d3ce837978f6a587375be',
     '0022-fenced-sessions': '9ed2016aa7218cdfe3e3b4e97b2b8c17225bf06955d5bb86f7ef8fb4c7319ee6',
     '0023-homes': '14277adc49fdd7d3fce9c44368bdde2784086b881a2745720504a931ee5d41f6',
+    '0024-instance-reports': '7975f31ec65ba83d4f95e02290397a08b12c8e279f28f7667dd4b367db78afcd',
   },
   postgres: {
     '0001-instances': '8f7adc6c3db5eb2e942d7e02d56775e8d77eb1eb429cf03b888a8eebd3e44032',
@@ -54,6 +55,7 @@ const RELEASED = {
     '0021-mcp-servers': '94a0e7033b63e4b7edaa27e9490aa7876ae16c072f77c9c986e1f37ca8220492',
     '0022-fenced-sessions': '2e89638c2768d1bca7d046d283e86b9ec86aff1fd929ebd6f396991e876eeb64',
     '0023-homes': '23c1a79fc88a7afa05d10f892deec024c6e25165eb95d09569ecbba94612d432',
+    '0024-instance-reports': '524765b05cfdf25171eb60edbfc2fad6c11849f4eca677c5c61e19aaf5078abc',
   },
 };
 

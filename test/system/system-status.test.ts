@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { describeInstance } from '../../src/bridge/instances/instance-registry.ts';
 import { resolveSettings } from '../../src/platform/config/load-configuration.ts';
 import { createHttpMetrics } from '../../src/platform/http/http-metrics.ts';
 import type { Finding } from '../../src/system/doctor/findings.ts';
@@ -36,7 +37,13 @@ function start(diagnose: () => Promise<readonly Finding[]> = async () => []) {
     bridge: {
       forOperators: () => assert.fail('no request is sent'),
       instances: async () => [
-        { id: 'ins_1', version: '1', address: 'a:1', started_at: 0, heartbeat_at: 1000, isThis: true },
+        {
+          ...describeInstance({
+            ...{ id: 'ins_1', version: '1', address: 'a:1', home: '', started_at: 0, heartbeat_at: 1000 },
+            ...{ read_at: 4000, sessions: 3, report: JSON.stringify({ at: 900, sockets: 2, settingsDigest: 'd' }) },
+          }),
+          isThis: true,
+        },
       ],
     },
     totals: metrics.totals,
@@ -92,8 +99,14 @@ test('the doctor runs once for all who ask within 30 seconds; a run that failed 
   assert.deepEqual(await read('doctor'), first);
   await clock.advance(1000);
   assert.deepEqual((await read<{ findings: Finding[] }>('doctor')).findings[0]?.text, 'run 3');
-  const [instance] = (await read<{ instances: { heartbeatAt: string; isThis: boolean }[] }>('instances')).instances;
-  assert.deepEqual([instance?.heartbeatAt, instance?.isThis], ['1970-01-01T00:00:01.000Z', true]);
+  const { instances } = await read<{ instances: readonly Record<string, unknown>[] }>('instances');
+  assert.deepEqual(instances, [
+    {
+      ...{ id: 'ins_1', version: '1', address: 'a:1', isThis: true, state: 'serving', settingsDigest: 'd' },
+      ...{ startedAt: '1970-01-01T00:00:00.000Z', heartbeatAt: '1970-01-01T00:00:01.000Z' },
+      ...{ leaseMs: 5000, clockDifferenceMs: -100, sessions: 3, sockets: 2 },
+    },
+  ]);
   await status.stop();
 });
 

@@ -1,6 +1,5 @@
 import { type Clock, repeat } from '../../platform/clock/clock.ts';
-import type { InstanceRow } from '../storage/bridge-schema.ts';
-import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
+import type { InstanceStore, ListedInstance } from '../storage/instance-and-route-stores.ts';
 
 /** What this bridge may do about the sessions of others, and its own, as far as its heartbeats tell. */
 export interface Lease {
@@ -24,10 +23,44 @@ export interface RegisteredInstance {
   databaseNow(): number;
   /** Stores where this bridge can be reached, without waiting for the next heartbeat. */
   announce(): Promise<void>;
+  /** Tells the others that this instance is about to stop. */
+  leave(): void;
   /** The running bridges that share the database. */
-  list(): Promise<readonly (Omit<InstanceRow, 'home'> & { readonly isThis: boolean })[]>;
+  list(): Promise<readonly (InstanceFacts & { readonly isThis: boolean })[]>;
   /** Takes this instance off the list; it is the last thing a clean stop does. */
   remove(): Promise<void>;
+}
+
+/** What operators see of an instance. */
+export interface InstanceFacts {
+  readonly id: string;
+  readonly version: string;
+  readonly address: string;
+  readonly startedAt: string;
+  readonly heartbeatAt: string;
+  /** `silent`: its lease has ended, and the others end its turns. */
+  readonly state: 'serving' | 'leaving' | 'silent';
+  /** Until its lease ends, unless it sends a heartbeat before. */
+  readonly leaseMs: number;
+  /** How far its clock is ahead of that of the database. */
+  readonly clockDifferenceMs: number;
+  /** Sessions with a turn that runs or waits there. */
+  readonly sessions: number;
+  readonly sockets: number;
+  /** Of the settings that all instances must agree on; empty where it is not known. */
+  readonly settingsDigest: string;
+}
+
+/** What an instance says about itself with each heartbeat. */
+export interface InstanceLoad {
+  readonly sockets: number;
+  readonly settingsDigest: string;
+}
+
+interface Report extends Partial<InstanceLoad> {
+  /** By the clock of the instance, when the heartbeat was sent. */
+  readonly at?: number;
+  readonly isLeaving?: boolean;
 }
 
 export interface RegisterInstanceOptions {
@@ -37,6 +70,8 @@ export interface RegisterInstanceOptions {
   readonly version: string;
   /** Where other instances reach this one, as far as that is known by now. */
   address(): string;
+  /** Undefined in tests. */
+  load?: (() => InstanceLoad) | undefined;
   /** The data directory, where others share the database. */
   readonly home?: string;
   /** False where no other instance can share the store: there the lock on the file already tells who lives. */
@@ -68,6 +103,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
   /** The time of the last heartbeat, and when its answer came. */
   let known = { time: now, at: sentAt };
 
+  let isLeaving = false;
   let beating: Promise<number> | undefined;
 
   function beat(): Promise<number> {
@@ -77,7 +113,9 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
 
   async function send(): Promise<number> {
     const sending = clock.monotonic();
-    const stored = await store.beat({ ...own, address: address(), heartbeat_at: clock.now() });
+    const at = clock.now();
+    const report: Report = { at, isLeaving, ...options.load?.() };
+    const stored = await store.beat({ ...own, address: address(), heartbeat_at: at, report: JSON.stringify(report) });
     known = { time: stored, at: clock.monotonic() };
     if (sending - sentAt > GAP_MS) steadySince = sending;
     sentAt = sending;
@@ -91,6 +129,13 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     : undefined;
   const isHeld = () => !isShared || clock.monotonic() - sentAt < HELD_MS;
 
+  async function announce(): Promise<void> {
+    if (!isShared) return;
+    // One that is under way has the address of before, and could be stored after this one.
+    await beating?.catch(() => undefined);
+    await beat();
+  }
+
   return {
     id,
     lease: {
@@ -100,16 +145,36 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
       onBeat: (listener) => void listeners.push(listener),
     },
     databaseNow: () => (isShared ? known.time + clock.monotonic() - known.at : clock.now()),
-    async announce() {
-      if (!isShared) return;
-      // One that is under way has the address of before, and could be stored after this one.
-      await beating?.catch(() => undefined);
-      await beat();
+    announce,
+    leave() {
+      isLeaving = true;
+      announce().catch(onMissedBeat);
     },
-    list: async () => (await store.list()).map(({ home: _, ...row }) => ({ ...row, isThis: row.id === id })),
+    list: async () => (await store.list()).map((row) => ({ ...describeInstance(row), isThis: row.id === id })),
     async remove() {
       await beats?.stop();
       await store.remove(id);
     },
+  };
+}
+
+/** What a row says to operators. On SQLite, where nobody else can share the database, a lease never ends. */
+export function describeInstance(row: ListedInstance): InstanceFacts {
+  const { id, version, address, started_at: started, heartbeat_at: beat, read_at: now, sessions } = row;
+  const report: Report = row.report === '' ? {} : JSON.parse(row.report);
+  const { at = beat, isLeaving = false, sockets = 0, settingsDigest = '' } = report;
+  const leaseMs = beat + DEAD_AFTER_MS - now;
+  return {
+    id,
+    version,
+    address,
+    startedAt: new Date(started).toISOString(),
+    heartbeatAt: new Date(beat).toISOString(),
+    state: leaseMs <= 0 ? 'silent' : isLeaving ? 'leaving' : 'serving',
+    leaseMs: Math.max(0, leaseMs),
+    clockDifferenceMs: at - beat,
+    sessions,
+    sockets,
+    settingsDigest,
   };
 }

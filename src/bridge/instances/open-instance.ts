@@ -6,9 +6,16 @@ import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import { isTunnelAddress } from '../forwarding/endpoints.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
 import { createRelay, type Relay, type RelayOptions } from './create-relay.ts';
-import { CLOCK_DIFFERS, type RegisteredInstance, registerInstance } from './instance-registry.ts';
+import {
+  CLOCK_DIFFERS,
+  type RegisteredInstance,
+  type RegisterInstanceOptions,
+  registerInstance,
+} from './instance-registry.ts';
 
-export interface InstanceOptions extends Omit<RelayOptions, 'instance' | 'home'> {
+export interface InstanceOptions
+  extends Omit<RelayOptions, 'instance' | 'home'>,
+    Pick<RegisterInstanceOptions, 'load'> {
   readonly makeId: MakeId;
   readonly version: string;
   /** Where this instance is to listen, for the list of instances. */

@@ -2,7 +2,7 @@ import type { Generated } from 'kysely';
 
 /** The tables of the bridge's database. */
 export interface BridgeSchema {
-  instances: Defaulted<InstanceRow, 'home'>;
+  instances: Defaulted<InstanceRow, 'home' | 'report'>;
   sessions: Defaulted<SessionRow, 'choices' | 'mcp_servers' | 'epoch' | 'home'>;
   turns: TurnRow;
   session_updates: UpdateChunkRow;
@@ -32,6 +32,8 @@ export interface InstanceRow {
   readonly started_at: number;
   readonly heartbeat_at: number;
   readonly home: string;
+  /** As JSON text: what it says about itself with each heartbeat. */
+  readonly report: string;
 }
 
 /** A session of an app. After it was closed only its key, its names and its last number are left. */
@@ -228,7 +230,6 @@ export interface JobDeliveryRow {
 /** One attempt to deliver something about an ended job. */
 export interface DeliveryAttemptRow {
   readonly delivery_id: string;
-  /** From 1. */
   readonly attempt: number;
   readonly job_id: string;
   readonly kind: JobDeliveryRow['kind'];
@@ -356,7 +357,6 @@ export interface PermissionRow {
   readonly option_id: string;
   /** once, session or always; empty without an answer. */
   readonly scope: string;
-  /** The principal that answered. */
   readonly answered_by: string;
   readonly created_at: number;
   readonly expires_at: number;

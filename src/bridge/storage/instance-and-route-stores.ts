@@ -136,16 +136,19 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
   };
 }
 
+/** `read_at`: by the clock that `heartbeat_at` is of. */
+export type ListedInstance = InstanceRow & { readonly read_at: number; readonly sessions: number };
+
 /** Running bridges. Where several share a database, its clock alone says which of them live: their own clocks may differ. */
 export interface InstanceStore {
   /**
    * Adds it, also when another instance has deleted it as ended. Answers with the time of the heartbeat: that of the
    * database, where several bridges share it.
    */
-  beat(instance: NewRow<InstanceRow>): Promise<number>;
+  beat(instance: Omit<NewRow<InstanceRow>, 'report'> & { readonly report?: string }): Promise<number>;
   remove(id: string): Promise<void>;
-  /** The oldest first. */
-  list(): Promise<readonly InstanceRow[]>;
+  /** The oldest first, each with the time of reading and the number of sessions that it runs a turn of. */
+  list(): Promise<readonly ListedInstance[]>;
   /** One that can be reached: that with the id, also when its heartbeat is late; without an id a living one with the home. */
   findReachable(
     wanted: { readonly id: string; readonly home: string },
@@ -165,7 +168,7 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
       const heartbeat_at = database.engine === 'postgres' ? DATABASE_TIME : instance.heartbeat_at;
       const row = query.insertInto('instances').values({ ...instance, heartbeat_at });
       const beat = row.onConflict((conflict) =>
-        conflict.column('id').doUpdateSet({ heartbeat_at, address: instance.address }),
+        conflict.column('id').doUpdateSet({ heartbeat_at, address: instance.address, report: instance.report }),
       );
       const [{ rows }] = await database.write([beat.returning('heartbeat_at').compile()]);
       return Number(rows[0]?.heartbeat_at ?? instance.heartbeat_at);
@@ -173,7 +176,21 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
     async remove(id) {
       await database.write([query.deleteFrom('instances').where('id', '=', id).compile()]);
     },
-    list: () => database.read(query.selectFrom('instances').selectAll().orderBy('id').limit(MAX_LISTED).compile()),
+    async list() {
+      const readAt = database.engine === 'postgres' ? DATABASE_TIME : sql<number>`heartbeat_at`;
+      const all = query
+        .selectFrom('instances')
+        .selectAll()
+        .select(({ selectFrom }) => [
+          readAt.as('read_at'),
+          selectFrom('sessions')
+            .select(({ fn }) => fn.countAll<number>().as('count'))
+            .whereRef('sessions.instance', '=', 'instances.id')
+            .as('sessions'),
+        ]);
+      const rows = await database.read(all.orderBy('id').limit(MAX_LISTED).compile());
+      return rows.map((row) => ({ ...row, read_at: Number(row.read_at), sessions: Number(row.sessions) }));
+    },
     async findReachable({ id, home }, deadAfterMs) {
       const listed = query.selectFrom('instances').selectAll().where('address', 'like', 'http%').orderBy('id', 'desc');
       if (id !== '') return (await database.read(listed.where('id', '=', id).compile()))[0];

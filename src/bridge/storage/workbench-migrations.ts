@@ -311,4 +311,10 @@ export const workbenchMigrations: readonly Migration[] = [
         schema.alterTable(table).addColumn('home', 'text', (column) => column.notNull().defaultTo('')),
       ),
   },
+  {
+    id: '0024-instance-reports',
+    statements: ({ schema }) => [
+      schema.alterTable('instances').addColumn('report', 'text', (column) => column.notNull().defaultTo('')),
+    ],
+  },
 ];

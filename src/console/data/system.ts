@@ -27,6 +27,11 @@ export interface SystemInstances {
     readonly address: string;
     readonly startedAt: string;
     readonly heartbeatAt: string;
+    readonly state: 'serving' | 'leaving' | 'silent';
+    readonly clockDifferenceMs: number;
+    readonly sessions: number;
+    readonly sockets: number;
+    readonly settingsDigest: string;
     readonly isThis: boolean;
   }[];
 }

@@ -140,14 +140,15 @@ function Health({ data: { findings, ranAt } }: { readonly data: SystemFindings }
 function Instances({ data: { instances } }: { readonly data: SystemInstances }) {
   return (
     <ul className="rows">
-      {instances.map(({ id, version, address, startedAt, heartbeatAt, isThis }) => (
+      {instances.map(({ id, version, address, state, startedAt, heartbeatAt, isThis, ...load }) => (
         <li key={id}>
           <div>
             <strong>{visible(address)}</strong> {isThis ? '(this one)' : ''}{' '}
-            <code className="quiet">{visible(id)}</code>
+            <code className="quiet">{visible(id)}</code> {state === 'serving' ? '' : state}
           </div>
           <span className="quiet">
-            {visible(version)} · runs for <Since at={Date.parse(startedAt)} />
+            {visible(version)} · settings {visible(load.settingsDigest)} · {load.sessions} sessions at work ·{' '}
+            {load.sockets} sockets · clock {load.clockDifferenceMs} ms · runs for <Since at={Date.parse(startedAt)} />
             {isThis ? '' : `, seen at ${new Date(heartbeatAt).toLocaleTimeString()}`}
           </span>
         </li>
