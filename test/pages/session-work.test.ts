@@ -68,6 +68,18 @@ test('the changes of a session: of all turns or the last, commented on, copied a
   const wraps = await page.evaluate(`getComputedStyle(document.querySelector('aside .diff pre')).whiteSpace`);
   assert.equal(wraps, 'pre-wrap');
 
+  await side.getByLabel('Changes of').selectOption('Whole session');
+  await side.getByRole('button', { name: 'Side by side' }).click();
+  const halves = side.locator('.diff', { hasText: 'first.txt' }).locator('.split tr').first();
+  assert.equal(await halves.locator('td.absent').count(), 1, 'nothing was there before');
+  assert.equal((await halves.locator('td.added').last().innerText()).trim(), '+ one');
+  await halves.getByRole('button', { name: 'Comment on line 1' }).click();
+  assert.equal(await page.getByLabel('Message').inputValue(), 'first.txt:1\n> one\n\n');
+  await page.getByLabel('Message').fill('');
+  await side.getByRole('button', { name: 'Side by side' }).click();
+  assert.equal(await side.locator('.split').count(), 0);
+  await side.getByLabel('Changes of').selectOption('Last turn');
+
   assert.equal(
     await log.getByRole('button', { name: 'Undo this turn' }).count(),
     1,
@@ -96,6 +108,46 @@ test('the changes of a session: of all turns or the last, commented on, copied a
     problems.filter((problem) => !problem.includes('409')),
     [],
   );
+});
+
+test('the pane beside a conversation is resized by dragging and by keys, and stays so; files go with the first message', async (t) => {
+  const { program, folder } = await startScripted(t, ['--context']);
+  const { page, problems } = await openPage(t, `${program.url}/console/new?folder=${encodeURIComponent(folder)}`);
+  await page.setViewportSize({ width: 1360, height: 800 });
+  await page.getByLabel('What should be done?').fill('blocks');
+  const give = (name: string) =>
+    page.getByLabel('Attach').setInputFiles({ name, mimeType: 'text/plain', buffer: Buffer.from(`this is ${name}`) });
+  await give('first.txt');
+  await page.getByRole('button', { name: 'Remove first.txt' }).waitFor();
+  await give('second.txt');
+  await page.getByRole('button', { name: 'Remove second.txt' }).waitFor();
+  await page.getByRole('button', { name: 'Remove first.txt' }).click();
+  await page.getByRole('button', { name: 'Start' }).click();
+  const log = page.getByRole('log');
+  await log.getByText('this is second.txt').waitFor();
+  await log.getByText('With second.txt').waitFor();
+  assert.equal(await log.getByText('this is first.txt').count(), 0);
+
+  const divider = page.getByRole('separator', { name: 'Width of the pane' });
+  const width = async () => (await page.getByRole('complementary').boundingBox())?.width ?? 0;
+  const [usual, whole] = [await width(), (await page.locator('.panes').boundingBox())?.width ?? 0];
+  assert.ok(Math.abs(usual - whole * 0.42) < 2, `${usual} of ${whole}`);
+  await divider.hover();
+  await page.mouse.down();
+  await page.mouse.move(700, 400);
+  await page.mouse.up();
+  assert.ok(Math.abs((await width()) - 660) < 3, 'its edge is where it was dragged to');
+  await page.reload();
+  await page.locator('.turn-end').waitFor();
+  assert.ok(Math.abs((await width()) - 660) < 3, 'the browser keeps it');
+  await divider.focus();
+  await page.keyboard.press('ArrowRight');
+  assert.ok((await width()) < 650, 'an arrow key moves it');
+  await page.keyboard.press('End');
+  assert.ok(Math.abs((await width()) - whole * 0.2) < 2, 'it does not disappear');
+  await divider.dblclick();
+  assert.ok(Math.abs((await width()) - usual) < 2);
+  assert.deepEqual(problems, []);
 });
 
 test('a session in a worktree of its own leaves the checkout alone until it is merged', async (t) => {

@@ -10,6 +10,12 @@ export interface Line {
   readonly newLine: number | undefined;
 }
 
+/** Two lines side by side. Undefined: the other side has a line more. */
+export interface LinePair {
+  readonly before: Line | undefined;
+  readonly after: Line | undefined;
+}
+
 const CONTEXT = 3;
 
 /** The lines of a change, from the two texts or from the diff of the agent. */
@@ -29,6 +35,26 @@ export function linesOf(change: Pick<FileChange, 'path' | 'oldText' | 'newText' 
       return [{ sign: ' ', text, oldLine: oldLine++, newLine: newLine++ }];
     });
   });
+}
+
+/** Puts removed lines beside the added ones that follow them. */
+export function pairsOf(lines: readonly Line[]): readonly LinePair[] {
+  const pairs: { before: Line | undefined; after: Line | undefined }[] = [];
+  /** The first pair whose right side is free. */
+  let free = 0;
+  for (const line of lines) {
+    if (line.sign === '-') pairs.push({ before: line, after: undefined });
+    else if (line.sign === '+') {
+      const open = pairs[free];
+      if (open === undefined) pairs.push({ before: undefined, after: line });
+      else open.after = line;
+      free += 1;
+    } else {
+      pairs.push({ before: line, after: line });
+      free = pairs.length;
+    }
+  }
+  return pairs;
 }
 
 /** A change as `git apply` and `patch -p1` take it. */

@@ -1,5 +1,5 @@
 import { memo } from 'react';
-import { type FileChange, type Line, linesOf } from './diff-lines.ts';
+import { type FileChange, type Line, linesOf, pairsOf } from './diff-lines.ts';
 import { pathInside, visible } from './text.ts';
 
 const NAMES = { '+': 'added', '-': 'removed', ' ': 'same' } as const;
@@ -9,13 +9,16 @@ interface DiffViewProps {
   /** Where the agent works. */
   readonly folder: string;
   readonly open?: boolean;
+  /** Whether the old and the new lines are side by side. */
+  readonly isSplit?: boolean;
   readonly onToggle?: (isOpen: boolean) => void;
   /** Takes the place of a line that somebody wants to say something about. */
   readonly onComment?: (place: string, text: string) => void;
 }
 
 /** One file of a change, folded unless it is short. */
-export const DiffView = memo(function DiffView({ change, folder, open, onToggle, onComment }: DiffViewProps) {
+export const DiffView = memo(function DiffView(props: DiffViewProps) {
+  const { change, folder, open, isSplit = false, onToggle, onComment } = props;
   const lines = linesOf(change);
   const path = pathInside(change.path, folder);
   return (
@@ -28,27 +31,30 @@ export const DiffView = memo(function DiffView({ change, folder, open, onToggle,
         <span className="path">{visible(path)}</span> <ins>+{change.added}</ins> <del>-{change.removed}</del>
       </summary>
       <div className="scrolls">
-        <table>
+        <table className={isSplit ? 'split' : ''}>
           <tbody>
-            {lines.map((line, index) => (
-              // biome-ignore lint/suspicious/noArrayIndexKey: lines of a text have no other name
-              <tr key={index} className={NAMES[line.sign]}>
-                <td className="number">{line.oldLine}</td>
-                <td className="number">
-                  {onComment === undefined ? (
-                    line.newLine
-                  ) : (
-                    <LineNumber line={line} path={path} onComment={onComment} />
-                  )}
-                </td>
-                <td>
-                  <pre>
-                    <span aria-hidden="true">{line.sign} </span>
-                    {visible(line.text)}
-                  </pre>
-                </td>
-              </tr>
-            ))}
+            {isSplit
+              ? pairsOf(lines).map(({ before, after }, index) => (
+                  // biome-ignore lint/suspicious/noArrayIndexKey: lines of a text have no other name
+                  <tr key={index}>
+                    <Half line={before} side="before" path={path} onComment={onComment} />
+                    <Half line={after} side="after" path={path} onComment={onComment} />
+                  </tr>
+                ))
+              : lines.map((line, index) => (
+                  // biome-ignore lint/suspicious/noArrayIndexKey: lines of a text have no other name
+                  <tr key={index} className={NAMES[line.sign]}>
+                    <td className="number">{line.oldLine}</td>
+                    <td className="number">
+                      {onComment === undefined ? (
+                        line.newLine
+                      ) : (
+                        <LineNumber line={line} path={path} shown={line.newLine} onComment={onComment} />
+                      )}
+                    </td>
+                    <Text line={line} />
+                  </tr>
+                ))}
           </tbody>
         </table>
       </div>
@@ -57,13 +63,51 @@ export const DiffView = memo(function DiffView({ change, folder, open, onToggle,
   );
 });
 
-interface LineNumberProps extends Required<Pick<DiffViewProps, 'onComment'>> {
-  readonly line: Line;
+function Text({ line, name = '' }: { readonly line: Line; readonly name?: string }) {
+  return (
+    <td className={name}>
+      <pre>
+        <span aria-hidden="true">{line.sign} </span>
+        {visible(line.text)}
+      </pre>
+    </td>
+  );
+}
+
+interface HalfProps {
+  readonly line: Line | undefined;
+  readonly side: 'before' | 'after';
+  readonly onComment: DiffViewProps['onComment'] | undefined;
   readonly path: string;
 }
 
+/** One side of a pair of lines. An unchanged line is commented on at its right side. */
+function Half({ line, side, path, onComment }: HalfProps) {
+  if (line === undefined) return <td colSpan={2} className="absent" />;
+  const number = side === 'before' ? line.oldLine : line.newLine;
+  const isNamed = side === 'after' || line.sign === '-';
+  return (
+    <>
+      <td className={`number ${NAMES[line.sign]}`}>
+        {isNamed && onComment !== undefined ? (
+          <LineNumber line={line} path={path} shown={number} onComment={onComment} />
+        ) : (
+          number
+        )}
+      </td>
+      <Text line={line} name={NAMES[line.sign]} />
+    </>
+  );
+}
+
+interface LineNumberProps extends Required<Pick<DiffViewProps, 'onComment'>> {
+  readonly line: Line;
+  readonly path: string;
+  readonly shown: number | undefined;
+}
+
 /** The number of a line, as the button that takes the line into the next message. */
-function LineNumber({ line, path, onComment }: LineNumberProps) {
+function LineNumber({ line, path, shown, onComment }: LineNumberProps) {
   const number = line.newLine ?? line.oldLine;
   const name = `Comment on ${line.sign === '-' ? 'removed ' : ''}line ${number}`;
   return (
@@ -74,7 +118,7 @@ function LineNumber({ line, path, onComment }: LineNumberProps) {
       aria-label={name}
       onClick={() => onComment(`${path}:${number}${line.sign === '-' ? ' (removed)' : ''}`, line.text)}
     >
-      {line.newLine ?? '−'}
+      {shown ?? '−'}
     </button>
   );
 }

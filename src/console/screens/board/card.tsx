@@ -50,7 +50,7 @@ export function Card({ session, questions, hasState = false }: CardProps) {
         <span className="quiet">
           {hasState ? `${state.replace('_', ' ')} · ` : ''}
           {queuedTurns > 0 ? `${queuedTurns} waiting · ` : ''}
-          {files > 0 ? `${files} files +${added} −${removed} · ` : ''}
+          {files > 0 ? `${files} ${files === 1 ? 'file' : 'files'} +${added} −${removed} · ` : ''}
           {costUsd === null || costUsd === 0 ? '' : `${moneyText(costUsd)} · `}
           <Since at={updatedAt} />
         </span>

@@ -7,6 +7,8 @@ import { ownerOfTeam } from '../../data/teams.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
+import { AttachButton, AttachedFiles, takesFiles } from '../session/attachments.tsx';
+import { addFiles, changeDraft, useDraft } from '../session/next-message.ts';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
 import { useOwnTeams } from '../teams/own-teams.ts';
 
@@ -21,6 +23,8 @@ export default function NewSession() {
 }
 
 const LAST_FOLDER = 'trestle.folder';
+/** The files are kept as those of a session that has no name yet. */
+const UNNAMED = { sessionId: '' };
 
 export function NewSessionForm() {
   const { system } = useConsole();
@@ -37,11 +41,25 @@ export function NewSessionForm() {
   const teams = useOwnTeams();
   const [team, setTeam] = useState(given.get('team') ?? '');
   const client = trestle(system.signIn, team);
+  const { files } = useDraft(keyOf(UNNAMED));
+  const keepFiles = (kept: typeof files) => changeDraft(keyOf(UNNAMED), { files: kept });
+  const [isUploading, setUploading] = useState(false);
+  async function attach(given: readonly File[]): Promise<void> {
+    setProblem(undefined);
+    setUploading(true);
+    await addFiles(UNNAMED, team === '' ? undefined : team, given).catch(setProblem);
+    setUploading(false);
+  }
   const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
   const agents = (capabilities.data?.providerCatalog ?? []).filter(({ providerId }) => providerId !== 'multi-agent');
 
+  function chooseTeam(chosen: string): void {
+    setTeam(chosen);
+    // They were uploaded for someone else.
+    keepFiles([]);
+  }
   async function start(): Promise<void> {
-    if (prompt.trim() === '') return;
+    if (prompt.trim() === '' || isUploading) return;
     setStarting(true);
     setProblem(undefined);
     const sessionId = `s-${crypto.randomUUID().slice(0, 8)}`;
@@ -53,10 +71,12 @@ export function NewSessionForm() {
         ...(agent !== '' && { routingMode: 'explicit' as const, explicitProviderId: agent }),
       },
     });
-    const turn = session.start(prompt.trim());
+    const attachments = files.map(({ attachmentId }) => ({ attachmentId }));
+    const turn = session.start(prompt.trim(), { ...(attachments.length > 0 && { attachments }) });
     const key = keyOf({ sessionId, ...(team !== '' && { owner: ownerOfTeam(team) }) });
     try {
       await rememberTurn(key, turn, STARTED_MS);
+      keepFiles([]);
       keepPermissionChoice(key, permissions);
       if (folder !== '') localStorage.setItem(LAST_FOLDER, folder);
       const owner = team === '' ? '' : `?owner=${encodeURIComponent(ownerOfTeam(team))}`;
@@ -74,6 +94,7 @@ export function NewSessionForm() {
         event.preventDefault();
         void start();
       }}
+      {...takesFiles((given) => void attach(given))}
     >
       <label htmlFor={`${id}-prompt`}>What should be done?</label>
       <textarea
@@ -85,6 +106,11 @@ export function NewSessionForm() {
         onKeyDown={(event) => {
           if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void start();
         }}
+      />
+      <AttachedFiles
+        files={files}
+        isUploading={isUploading}
+        onRemove={(removed) => keepFiles(files.filter((file) => file !== removed))}
       />
       <div className="row">
         <div className="field">
@@ -101,7 +127,7 @@ export function NewSessionForm() {
         {teams.length === 0 ? null : (
           <div className="field">
             <label htmlFor={`${id}-team`}>For</label>
-            <select id={`${id}-team`} value={team} onChange={(event) => setTeam(event.target.value)}>
+            <select id={`${id}-team`} value={team} onChange={(event) => chooseTeam(event.target.value)}>
               <option value="">Me</option>
               {teams.map((one) => (
                 <option key={one.id} value={one.id}>
@@ -121,9 +147,12 @@ export function NewSessionForm() {
       )}
       <PermissionField choice={permissions} onChange={setPermissions} />
       <ErrorBox error={problem} />
-      <button type="submit" className="primary" disabled={isStarting}>
-        {isStarting ? 'Starting …' : 'Start'} <kbd>Ctrl Enter</kbd>
-      </button>
+      <div className="sends">
+        <AttachButton isBusy={isUploading} onFiles={(given) => void attach(given)} />
+        <button type="submit" className="primary" disabled={isStarting || isUploading}>
+          {isStarting ? 'Starting …' : 'Start'} <kbd>Ctrl Enter</kbd>
+        </button>
+      </div>
     </form>
   );
 }

@@ -73,11 +73,13 @@ interface ChangesPaneProps extends ChangedFiles {
 }
 
 const WRAP = 'trestle.wrap';
+const SPLIT = 'trestle.split';
 
 /** The changed files with their diffs: of the session or the last turn, to read, to copy, and to comment on. */
 export function ChangesPane(props: ChangesPaneProps) {
   const { name, folder, mark, turnId, files, isSaved, onScope } = props;
-  const [isWrapped, setWrapped] = useState(localStorage.getItem(WRAP) === 'yes');
+  const [isWrapped, setWrapped] = useKeptChoice(WRAP);
+  const [isSplit, setSplit] = useKeptChoice(SPLIT);
   const comment = (place: string, text: string) => addToDraft(keyOf(name), `${place}\n> ${text.trim()}\n\n`);
   async function patch(): Promise<string> {
     const parts = isSaved
@@ -96,15 +98,11 @@ export function ChangesPane(props: ChangesPaneProps) {
           <option value="session">Whole session</option>
           <option value="turn">Last turn</option>
         </select>
-        <button
-          type="button"
-          aria-pressed={isWrapped}
-          onClick={() => {
-            localStorage.setItem(WRAP, isWrapped ? 'no' : 'yes');
-            setWrapped(!isWrapped);
-          }}
-        >
+        <button type="button" aria-pressed={isWrapped} onClick={() => setWrapped(!isWrapped)}>
           Wrap lines
+        </button>
+        <button type="button" aria-pressed={isSplit} onClick={() => setSplit(!isSplit)}>
+          Side by side
         </button>
         {files.length === 0 ? null : <CopyButton key={`${turnId} ${mark}`} text={patch} label="Copy patch" />}
       </div>
@@ -113,26 +111,45 @@ export function ChangesPane(props: ChangesPaneProps) {
         isSaved ? (
           <SavedDiff
             key={file.path}
-            {...{ name, file, folder, mark, turnId }}
+            {...{ name, file, folder, mark, turnId, isSplit }}
             isShort={files.length <= 3}
             onComment={comment}
           />
         ) : (
-          <DiffView key={file.path} change={file} folder={folder} open={files.length <= 3} onComment={comment} />
+          <DiffView
+            key={file.path}
+            {...{ folder, isSplit }}
+            change={file}
+            open={files.length <= 3}
+            onComment={comment}
+          />
         ),
       )}
     </div>
   );
 }
 
+/** A choice that the browser keeps. */
+function useKeptChoice(place: string): readonly [boolean, (isChosen: boolean) => void] {
+  const [isChosen, setChosen] = useState(localStorage.getItem(place) === 'yes');
+  return [
+    isChosen,
+    (chosen) => {
+      localStorage.setItem(place, chosen ? 'yes' : 'no');
+      setChosen(chosen);
+    },
+  ];
+}
+
 interface SavedDiffProps extends Pick<ChangesPaneProps, 'name' | 'folder' | 'mark' | 'turnId'> {
   readonly file: FileChange;
   readonly isShort: boolean;
+  readonly isSplit: boolean;
   readonly onComment: (place: string, text: string) => void;
 }
 
 /** A file whose diff is read when it is opened. */
-function SavedDiff({ name, file, folder, mark, turnId, isShort, onComment }: SavedDiffProps) {
+function SavedDiff({ name, file, folder, mark, turnId, isShort, isSplit, onComment }: SavedDiffProps) {
   const [isOpen, setOpen] = useState(isShort);
   const diff = useQuery({
     queryKey: ['diff', name, file.path, turnId ?? '', mark, file.added, file.removed],
@@ -141,7 +158,7 @@ function SavedDiff({ name, file, folder, mark, turnId, isShort, onComment }: Sav
     enabled: isOpen,
   });
   const change = { ...file, unified: diff.data?.unified ?? '', truncated: diff.data?.truncated ?? false };
-  return <DiffView change={change} folder={folder} open={isOpen} onToggle={setOpen} onComment={onComment} />;
+  return <DiffView {...{ change, folder, isSplit, onComment }} open={isOpen} onToggle={setOpen} />;
 }
 
 /** One entry for each file: from what it was at first to what it is now. Diffs without texts are kept as they are. */

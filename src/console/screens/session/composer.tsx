@@ -10,10 +10,11 @@ import {
   permissionChoice,
 } from '../../data/permission-choice.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
-import { countText, visible } from '../../parts/text.ts';
+import { visible } from '../../parts/text.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
 import { useTeamOf } from '../teams/own-teams.ts';
-import { addFiles, changeDraft, type DraftFile, restoreDraft, useDraft, useSend } from './next-message.ts';
+import { AttachButton, AttachedFiles, takesFiles } from './attachments.tsx';
+import { addFiles, changeDraft, restoreDraft, useDraft, useSend } from './next-message.ts';
 import { onTurnFailure } from './running-turns.ts';
 
 interface ComposerProps {
@@ -115,12 +116,7 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
         event.preventDefault();
         void send();
       }}
-      onDragOver={(event) => event.preventDefault()}
-      onDrop={(event) => {
-        if (event.dataTransfer.files.length === 0) return;
-        event.preventDefault();
-        void attach(event.dataTransfer.files);
-      }}
+      {...takesFiles((given) => void attach(given))}
     >
       {queued.length > 0 ? (
         <ul className="queued" aria-label="Messages that wait">
@@ -130,7 +126,7 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
         </ul>
       ) : null}
       <ErrorBox error={problem} />
-      <Files
+      <AttachedFiles
         files={files}
         isUploading={isUploading}
         onRemove={(removed) => changeDraft(key, { files: files.filter((file) => file !== removed) })}
@@ -145,11 +141,6 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
         value={text}
         placeholder={isRunning ? 'Queue a message for when this turn ends …' : 'Message …'}
         onChange={(event) => write(event.target.value)}
-        onPaste={(event) => {
-          if (event.clipboardData.files.length === 0) return;
-          event.preventDefault();
-          void attach(event.clipboardData.files);
-        }}
         onKeyDown={(event) => {
           if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
             event.preventDefault();
@@ -159,19 +150,7 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
         }}
       />
       <div className="sends">
-        <label className="button attach">
-          Attach
-          <input
-            type="file"
-            multiple
-            disabled={isUploading}
-            onChange={({ target }) => {
-              void attach([...(target.files ?? [])]);
-              // The same file can be chosen again.
-              target.value = '';
-            }}
-          />
-        </label>
+        <AttachButton isBusy={isUploading} onFiles={(given) => void attach(given)} />
         {isRunning && agent?.steer === 'yes' ? (
           <button
             type="button"
@@ -210,31 +189,6 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
         )}
       </div>
     </form>
-  );
-}
-
-interface FilesProps {
-  readonly files: readonly DraftFile[];
-  readonly isUploading: boolean;
-  readonly onRemove: (file: DraftFile) => void;
-}
-
-/** The files that go with the next message. */
-function Files({ files, isUploading, onRemove }: FilesProps) {
-  if (files.length === 0 && !isUploading) return null;
-  return (
-    <ul className="attached" aria-label="Files of this message">
-      {files.map((file) => (
-        <li key={file.attachmentId}>
-          {file.picture === undefined ? null : <img src={file.picture} alt="" />} {visible(file.name)}{' '}
-          <span className="quiet">{countText(file.sizeBytes)} bytes</span>
-          <button type="button" className="plain" aria-label={`Remove ${file.name}`} onClick={() => onRemove(file)}>
-            ✕
-          </button>
-        </li>
-      ))}
-      {isUploading ? <li className="quiet">Uploading …</li> : null}
-    </ul>
   );
 }
 

@@ -1,4 +1,4 @@
-import { useMemo, useState } from 'react';
+import { type KeyboardEvent, type PointerEvent, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { SessionName, Turn } from '../../data/bridge.ts';
 import { BASE } from '../../data/request.ts';
 import type { Folded, Update } from '../../live/fold-updates.ts';
@@ -48,6 +48,7 @@ export function SidePane({ name, folded, updates, turns, folder, mark }: SidePan
   }
   return (
     <aside className={isOpen ? 'side open' : 'side'} aria-label="Work of the session">
+      <Divider />
       <div role="tablist" aria-label="Work of the session">
         {TABS.map((one) => (
           <button key={one} type="button" role="tab" aria-selected={tab === one} onClick={() => choose(one)}>
@@ -120,6 +121,57 @@ export function SidePane({ name, folded, updates, turns, folder, mark }: SidePan
     </aside>
   );
 }
+
+const WIDTH = 'trestle.pane';
+const USUAL = 42;
+const [NARROWEST, WIDEST] = [20, 75];
+const STEP = 2;
+
+/** Between the conversation and the pane: dragged, or moved by arrow keys. The browser keeps the place. */
+function Divider() {
+  const element = useRef<HTMLDivElement>(null);
+  const [part, setPart] = useState(() => within(Number(localStorage.getItem(WIDTH) ?? USUAL)));
+  useLayoutEffect(() => {
+    element.current?.closest<HTMLElement>('.panes')?.style.setProperty('--side', `${part}%`);
+  }, [part]);
+  function move(next: number): void {
+    const place = within(next);
+    localStorage.setItem(WIDTH, `${place}`);
+    setPart(place);
+  }
+  function drag(event: PointerEvent<HTMLDivElement>): void {
+    const panes = event.currentTarget.closest('.panes')?.getBoundingClientRect();
+    if (panes === undefined || !event.currentTarget.hasPointerCapture(event.pointerId)) return;
+    move(((panes.right - event.clientX) / panes.width) * 100);
+  }
+  function press(event: KeyboardEvent): void {
+    const steps = { ArrowLeft: STEP, ArrowRight: -STEP, Home: WIDEST, End: -WIDEST }[event.key];
+    if (steps === undefined) return;
+    event.preventDefault();
+    move(part + steps);
+  }
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a rule cannot be moved
+    <div
+      ref={element}
+      className="divider"
+      role="separator"
+      tabIndex={0}
+      title="Drag to resize, double-click for the usual width"
+      aria-label="Width of the pane"
+      aria-orientation="vertical"
+      aria-valuenow={Math.round(part)}
+      aria-valuemin={NARROWEST}
+      aria-valuemax={WIDEST}
+      onPointerDown={(event) => event.currentTarget.setPointerCapture(event.pointerId)}
+      onPointerMove={drag}
+      onDoubleClick={() => move(USUAL)}
+      onKeyDown={press}
+    />
+  );
+}
+
+const within = (part: number) => Math.min(WIDEST, Math.max(NARROWEST, Number.isFinite(part) ? part : USUAL));
 
 /** So many updates are shown, the last ones. */
 const MAX_EVENTS = 200;

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Line, linesOf, pairsOf } from '../../src/console/parts/diff-lines.ts';
+import fc from '../kit/properties.ts';
+
+const texts = (lines: readonly (Line | undefined)[]) => lines.map((line) => line?.text);
+
+test('removed lines stand beside the added ones that follow them, and the rest has nothing beside it', () => {
+  const oldText = 'same\none\ntwo\nend\n';
+  const newText = 'same\nuno\nend\nmore\n';
+  const pairs = pairsOf(linesOf({ path: 'a', oldText, newText }));
+  assert.deepEqual(
+    pairs.map(({ before, after }) => [before?.text, after?.text]),
+    [
+      ['same', 'same'],
+      ['one', 'uno'],
+      ['two', undefined],
+      ['end', 'end'],
+      [undefined, 'more'],
+    ],
+  );
+});
+
+test('each side has all lines of its text, in order, whatever was changed', () => {
+  const text = fc.array(fc.constantFrom('a', 'b', 'c', 'd'), { maxLength: 12 }).map((lines) => `${lines.join('\n')}\n`);
+  fc.assert(
+    fc.property(text, text, (oldText, newText) => {
+      const lines = linesOf({ path: 'a', oldText, newText });
+      const pairs = pairsOf(lines);
+      const left = pairs.flatMap(({ before }) => (before === undefined ? [] : [before]));
+      const right = pairs.flatMap(({ after }) => (after === undefined ? [] : [after]));
+      assert.deepEqual(texts(left), texts(lines.filter(({ sign }) => sign !== '+')));
+      assert.deepEqual(texts(right), texts(lines.filter(({ sign }) => sign !== '-')));
+      for (const { before, after } of pairs) {
+        assert.equal(before?.sign === ' ', after?.sign === ' ', 'an unchanged line is beside itself');
+      }
+    }),
+  );
+});
