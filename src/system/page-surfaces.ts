@@ -320,7 +320,10 @@ const WELCOME =
 export function createApiSurface({ names, consolePath, methods: rows, surfaces }: ApiSurfaceOptions): HttpSurface {
   const links =
     consolePath === undefined ? [] : [{ href: consolePath, name: 'Console', label: 'Open the console', text: WELCOME }];
-  const { page, assets } = createApiPage<unknown>({ guard: anyone, links, release: PROGRAM_VERSION });
+  const { page, assets } = createApiPage<unknown>({
+    ...{ guard: anyone, links, release: PROGRAM_VERSION },
+    ...(names.includes('accounts') && { exchange: { prefix: '/acp', path: '/api/auth/token/jwt' } }),
+  });
   let description: string | undefined;
   const openApi: Route = {
     method: 'GET',

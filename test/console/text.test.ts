@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { linesOf } from '../../src/console/parts/diff-lines.ts';
 import { moneyText, safeLink, shortPath, spanText, visible } from '../../src/console/parts/text.ts';
@@ -57,4 +58,16 @@ test('a diff comes from two texts, or from the diff of the agent', () => {
     ['-old', '+new'],
   );
   assert.deepEqual(linesOf({ path: 'a.ts', unified: 'not a diff' }), []);
+});
+
+test('the API page has the colours and fonts of the console', () => {
+  const declarations = (path: string) => {
+    const source = readFileSync(new URL(path, import.meta.url), 'utf8');
+    return new Map([...source.matchAll(/^ {2}(--[\w-]+): (.*);$/gm)].map(([, name = '', value = '']) => [name, value]));
+  };
+  const tokens = declarations('../../src/console/styles/tokens.css');
+  const page = declarations('../../src/platform/http/api-page/browser/page.css');
+  const shared = [...tokens].filter(([, value]) => value.startsWith('light-dark(') || /mono|sans/.test(value));
+  assert.ok(shared.length > 12);
+  for (const [name, value] of shared) assert.equal(page.get(name), value, name);
 });

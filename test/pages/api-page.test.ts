@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { startGatedModel } from './gated-model.ts';
+import { openAsAda } from './logged-in.ts';
 import { openPage } from './open-page.ts';
 
 /** Finds an operation as a reader does: by searching, and choosing what is left. */
@@ -82,6 +83,21 @@ test('the page of all services lists their operations, and a call and a message 
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByLabel('Messages').getByRole('listitem').filter({ hasText: 'received' }).first().waitFor();
   assert.deepEqual(problems, []);
+});
+
+test('a person who is logged in to the console calls methods and routes without a token', async (t) => {
+  const { page, url } = await openAsAda(t, '/console');
+  await page.goto(`${url}/docs`);
+  await page.getByLabel('Search operations').fill('post acp.capabilities');
+  await page.getByRole('navigation').getByRole('link').first().click();
+  await page.getByRole('heading', { level: 2 }).filter({ hasText: '/acp/rpc' }).waitFor();
+  const call = { jsonrpc: '2.0', id: 'mine', method: 'acp.capabilities', params: {} };
+  await page.getByLabel('Body').fill(JSON.stringify(call));
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByLabel('Response body').filter({ hasText: '"providerCatalog"' }).waitFor();
+  await choose(page, 'get api auth session', '/api/auth/session');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByLabel('Response body').filter({ hasText: 'ada@example.com' }).waitFor();
 });
 
 test('what is not JSON is said beside the form before it is sent', async (t) => {

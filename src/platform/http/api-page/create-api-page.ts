@@ -20,6 +20,8 @@ interface ApiPageInput<Caller> {
   readonly links?: readonly PageLink[];
   /** The release of the program, shown before the version of the contract. */
   readonly release?: string;
+  /** Paths that take no cookies, and where a person who is logged in gets a short token for them. */
+  readonly exchange?: { readonly prefix: string; readonly path: string };
 }
 
 interface ApiPage<Caller> {
@@ -44,8 +46,8 @@ const POLICY = pagePolicy("img-src 'self' data:");
 
 /** The page on which the API can be read and tried out. It needs nothing from any other host. */
 export function createApiPage<Caller>(input: ApiPageInput<Caller>): ApiPage<Caller> {
-  const { guard, path = '/docs', openApiPath = '/openapi.json', links = [], release = '' } = input;
-  const html = storedText(pageHtml({ assetsPath: `${path}/`, openApiPath, links, release }));
+  const { guard, path = '/docs', openApiPath = '/openapi.json', links = [], release = '', exchange } = input;
+  const html = storedText(pageHtml({ assetsPath: `${path}/`, openApiPath, links, release, exchange }));
   return {
     page: {
       method: 'GET',
@@ -74,17 +76,21 @@ function assetRoute<Caller>(path: string, name: (typeof ASSETS)[number], guard: 
 }
 
 interface PageAddresses extends Required<Pick<ApiPageInput<unknown>, 'links' | 'release'>> {
+  readonly exchange: ApiPageInput<unknown>['exchange'];
   /** Where scripts and styles are served, with a slash at the end. */
   readonly assetsPath: string;
   readonly openApiPath: string;
 }
 
 /** The page before its script has run: no inline script or style, so that the policy can forbid them all. */
-function pageHtml({ assetsPath, openApiPath, links, release }: PageAddresses): string {
+function pageHtml({ assetsPath, openApiPath, links, release, exchange }: PageAddresses): string {
   const cards = links.map(({ href, label, text }) => `<p>${text} <a class="open" href="${href}">${label}</a></p>\n`);
   const welcome =
     links.length === 0 ? '' : `<aside id="welcome" aria-label="Where to begin">\n${cards.join('')}</aside>\n`;
   const others = links.map(({ href, name }) => `<a href="${href}">${name}</a>\n`).join('');
+  const session =
+    exchange === undefined ? '' : ` data-exchange-prefix="${exchange.prefix}" data-exchange-path="${exchange.path}"`;
+  const hint = exchange === undefined ? 'only kept in this tab' : 'empty: your login of the console';
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -105,7 +111,7 @@ function pageHtml({ assetsPath, openApiPath, links, release }: PageAddresses): s
 ${others}<button type="button" id="token-toggle" aria-expanded="false" aria-controls="token-panel">Token</button>
 <div class="token" id="token-panel">
 <label for="token">Bearer token</label>
-<input id="token" type="password" autocomplete="off" spellcheck="false" placeholder="only kept in this tab">
+<input id="token" type="password" autocomplete="off" spellcheck="false" placeholder="${hint}"${session}>
 </div>
 </header>
 <div class="frame">

@@ -9,8 +9,9 @@ const MAX_TEXT = 1024 * 1024;
  * Sends requests, one at a time, and shows what comes back while it comes.
  * @param {() => ApiRequest | undefined} nextRequest undefined: the form is not ready to be sent
  * @param {() => string} token
+ * @param {(url: string, signal: AbortSignal) => Promise<string>} exchangeLogin a token for who is logged in, or none
  */
-export function createResponseView(nextRequest, token) {
+export function createResponseView(nextRequest, token, exchangeLogin) {
   const { status, showStatus } = createStatus('Nothing sent yet.');
   const result = element('div', { class: 'result' });
   const send = element('button', { class: 'primary' }, 'Send');
@@ -30,13 +31,19 @@ export function createResponseView(nextRequest, token) {
     let answer = '';
     const took = () => `${Math.round(performance.now() - started)} ms`;
     try {
-      const response = await fetch(request.url, {
-        method: request.method,
-        headers: { ...request.headers, ...(token() && { authorization: `Bearer ${token()}` }) },
-        body: request.body ?? null,
-        signal: abort.signal,
-        cache: 'no-store',
-      });
+      /** @param {string} bearer */
+      const attempt = (bearer) =>
+        fetch(request.url, {
+          method: request.method,
+          headers: { ...request.headers, ...(bearer && { authorization: `Bearer ${bearer}` }) },
+          body: request.body ?? null,
+          signal: abort.signal,
+          cache: 'no-store',
+        });
+      let response = await attempt(token());
+      // A refused request has done nothing, so that it can be sent again.
+      const login = response.status === 401 && !token() ? await exchangeLogin(request.url, abort.signal) : '';
+      if (login) response = await attempt(login);
       answer = `${response.status} ${response.statusText}`.trim();
       const kind = response.ok ? 'good' : 'bad';
       const firstByte = took();
