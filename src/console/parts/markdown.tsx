@@ -1,18 +1,39 @@
-import { lexer, type Token, type Tokens } from 'marked';
-import { Fragment, memo, type ReactNode } from 'react';
-import { safeLink, visible } from './text.ts';
+import type { Token, Tokens } from 'marked';
+import { Fragment, memo, type ReactNode, useRef } from 'react';
+import { EMPTY, lexGrown } from '../live/markdown-blocks.ts';
+import { countText, endOf, safeLink, visible } from './text.ts';
 
 /** Text of an agent as Markdown: tokens become elements, so that no HTML is ever made from it. */
 export const Markdown = memo(function Markdown({ text }: { readonly text: string }) {
-  return <div className="markdown">{blocks(lexer(text, { gfm: true }))}</div>;
+  const lexed = useRef(EMPTY);
+  const { shown, hidden } = endOf(text);
+  // A text that grows is drawn from its last block on.
+  lexed.current = lexGrown(lexed.current, shown);
+  return (
+    <div className="markdown">
+      {hidden > 0 ? <p className="quiet">{countText(hidden)} characters before these</p> : null}
+      {lexed.current.blocks.map((token, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: pieces of a text have no other name
+        <TopBlock key={`${index}-${token.type}`} token={token} />
+      ))}
+    </div>
+  );
 });
 
-function blocks(tokens: readonly Token[]): ReactNode {
+const TopBlock = memo(function TopBlock({ token }: { readonly token: Token }) {
+  return block(token, 0);
+});
+
+/** Quotes and lists inside of more others are shown as they were written. */
+const MAX_DEPTH = 20;
+
+function blocks(tokens: readonly Token[], depth: number): ReactNode {
   // biome-ignore lint/suspicious/noArrayIndexKey: pieces of a text have no other name
-  return tokens.map((token, index) => <Fragment key={`${index}-${token.type}`}>{block(token)}</Fragment>);
+  return tokens.map((token, index) => <Fragment key={`${index}-${token.type}`}>{block(token, depth)}</Fragment>);
 }
 
-function block(token: Token): ReactNode {
+function block(token: Token, depth: number): ReactNode {
+  if (depth > MAX_DEPTH) return <p>{visible(token.raw)}</p>;
   switch (token.type) {
     case 'space':
       return null;
@@ -32,12 +53,12 @@ function block(token: Token): ReactNode {
       );
     }
     case 'blockquote':
-      return <blockquote>{blocks(token.tokens ?? [])}</blockquote>;
+      return <blockquote>{blocks(token.tokens ?? [], depth + 1)}</blockquote>;
     case 'list': {
       const { ordered, start, items } = token as Tokens.List;
       const entries = items.map((item, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: entries of a text have no other name
-        <li key={index}>{blocks(item.tokens)}</li>
+        <li key={index}>{blocks(item.tokens, depth + 1)}</li>
       ));
       return ordered ? <ol start={start === '' ? 1 : start}>{entries}</ol> : <ul>{entries}</ul>;
     }

@@ -1,19 +1,25 @@
 import Anser from 'anser';
 import { memo } from 'react';
-import { visible } from './text.ts';
+import { countText, endOf, visible } from './text.ts';
 
 const MAX_LINES = 200;
 
 /** Output of a command with its colours. Nothing in it moves a cursor or becomes markup. */
 export const TerminalText = memo(function TerminalText({ text }: { readonly text: string }) {
   const lines = text.split('\n');
-  const shown = lines.slice(-MAX_LINES).join('\n');
   const hidden = lines.length - MAX_LINES;
+  // A line has no end where a program prints without line breaks.
+  const { shown, hidden: characters } = endOf(lines.slice(-MAX_LINES).join('\n'));
   return (
     <pre className="terminal">
       {hidden > 0 ? (
         <span className="quiet">
           {hidden} lines before these{'\n'}
+        </span>
+      ) : null}
+      {characters > 0 ? (
+        <span className="quiet">
+          {countText(characters)} characters before these{'\n'}
         </span>
       ) : null}
       {Anser.ansiToJson(shown, { use_classes: true, remove_empty: true }).map(

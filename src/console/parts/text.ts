@@ -10,6 +10,18 @@ export function visible(text: string): string {
   return text.replaceAll(HIDDEN, (one) => `⟨U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
 }
 
+/** More characters of one text are not drawn: the end of it counts, and an export has the rest. */
+const MAX_SHOWN = 200_000;
+/** The beginning moves in such steps while a text grows, so that most of it stays as it was. */
+const SHOWN_STEP = 50_000;
+
+/** The end of a text, as much as is drawn, and how many characters are before it. */
+export function endOf(text: string): { readonly shown: string; readonly hidden: number } {
+  if (text.length <= MAX_SHOWN) return { shown: text, hidden: 0 };
+  const hidden = Math.ceil((text.length - MAX_SHOWN) / SHOWN_STEP) * SHOWN_STEP;
+  return { shown: text.slice(hidden), hidden };
+}
+
 const SAFE_LINK = /^(?:https?:\/\/|mailto:)/i;
 
 /** The address of a link that may be offered, or undefined. */
