@@ -16,6 +16,10 @@ export const agentProgramErrors = {
     message: 'npm is needed to install agents, and is not in PATH; install Node.js with npm.',
   },
   NPM_FAILED: { status: 502, message: 'npm could not install the agent: {reason}' },
+  AGENT_REGISTRY_FAILED: {
+    status: 502,
+    message: 'The registry of agents could not be read: {reason}. Check agents.registry.',
+  },
   AGENT_UNKNOWN: { status: 404, message: 'There is no agent "{agent}". Known agents: {known}.' },
 } as const satisfies ErrorTable;
 

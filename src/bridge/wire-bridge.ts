@@ -14,6 +14,7 @@ import type { OfferedModels } from './agents/agent-models.ts';
 import { createAgentInstaller, installedAgents, installedPrograms } from './agents/agent-packages.ts';
 import type { ProbeEffects } from './agents/agent-probe.ts';
 import type { AgentProvider } from './agents/agent-provider.ts';
+import { createAgentRegistry } from './agents/agent-registry.ts';
 import type { CompleteChat } from './agents/builtin/complete-chat.ts';
 import { createCompleteOverHttp } from './agents/builtin/complete-over-http.ts';
 import { createBuiltinAgent } from './agents/builtin/create-builtin-agent.ts';
@@ -191,7 +192,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
 
   const limits = createTurnLimits(settings.bridge.limits);
   const installed = await installedAgents(dataDirectory);
-  const agents = buildAgentCatalog(settings.agents, installed.keys());
+  const agents = buildAgentCatalog(settings.agents, installed);
   const providers = createAgentProviders({
     catalog: agents,
     permissions,
@@ -226,7 +227,13 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     checkpoints,
     turnLimits: limits,
     worktrees,
-    installer: createAgentInstaller({ dataDirectory, environment, journalFolder: processJournal, clock }),
+    installer: createAgentInstaller({
+      dataDirectory,
+      environment,
+      journalFolder: processJournal,
+      clock,
+      registry: createAgentRegistry({ source: settings.agents.registry, dataDirectory }),
+    }),
     network: systemCallbackNetwork,
   });
 }

@@ -1,10 +1,12 @@
 import {
   agentPackages,
   createAgentInstaller,
+  type InstallableAgent,
+  type InstalledProgram,
   installedAgents,
-  packageOf,
   removeAgent,
 } from '../bridge/agents/agent-packages.ts';
+import { createAgentRegistry } from '../bridge/agents/agent-registry.ts';
 import type { AgentEntry } from '../bridge/contract/surface.ts';
 import { prepareDataDirectory } from './data-directory.ts';
 import { agentFinding, agentFindings } from './doctor/diagnose.ts';
@@ -39,17 +41,21 @@ export interface AgentPrograms {
 
 const INSTALL_MS = 15 * 60_000;
 const AGENT = 'agent ';
+const REGISTRY = 'agents.registry';
+const LAST_ONE = 'the agents of the last time that it could be read are listed';
 const OFFERED_LATER = 'installed; the running server offers it after a restart';
 
 export async function openAgentPrograms(options: StoreAccessOptions): Promise<AgentPrograms> {
   const { settings, environment, homeDirectory, clock } = options;
   const files = await prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
 
+  const registry = createAgentRegistry({ source: settings.agents.registry, dataDirectory: files.folder });
   const installer = createAgentInstaller({
     dataDirectory: files.folder,
     environment,
     journalFolder: files.processes,
     clock,
+    registry,
   });
 
   async function probeAgents(): Promise<readonly Finding[]> {
@@ -67,30 +73,38 @@ export async function openAgentPrograms(options: StoreAccessOptions): Promise<Ag
         (await probeAgents());
       const known = found.map((finding) => ({ ...finding, id: finding.name }));
       if (!isHere) return known;
-      const lines = known.map((line) => ({ ...line, ...versionsOf(line.id, installed) }));
-      const others = agentPackages.filter(({ id }) => !lines.some((line) => line.id === id));
+      const { packages, problem } = await registry.read();
+      const offered = [...agentPackages, ...packages];
+      const lines = known.map((line) => ({ ...line, ...versionsOf(line.id, installed, offered) }));
+      const others = offered.filter(({ id }) => !lines.some((line) => line.id === id));
       return [
         ...lines,
         ...others.map(({ id }) => ({
           ...note(id, installed.has(id) ? OFFERED_LATER : `not installed: trestle agents install ${id}`),
           id,
-          ...versionsOf(id, installed),
+          ...versionsOf(id, installed, offered),
         })),
+        ...(problem === undefined ? [] : [{ ...note(REGISTRY, `${problem}; ${LAST_ONE}`), id: REGISTRY }]),
       ];
     },
     async outdated() {
       const installed = await installedAgents(files.folder);
-      return agentPackages
-        .filter(({ id, version }) => ![undefined, version].includes(installed.get(id)))
+      const { packages } = await registry.read();
+      return [...agentPackages, ...packages]
+        .filter(({ id, version }) => ![undefined, version].includes(installed.get(id)?.version))
         .map(({ id }) => id);
     },
     install: (id, say) => installer.install(id, { timeoutMs: INSTALL_MS, say }),
-    remove: (id) => removeAgent(packageOf(id), files.folder),
+    remove: (id) => removeAgent(id, files.folder),
   };
 }
 
-function versionsOf(id: string, installed: ReadonlyMap<string, string>): Pick<AgentLine, 'installed' | 'offered'> {
-  const version = installed.get(id);
-  const offered = agentPackages.find((row) => row.id === id)?.version;
-  return { ...(version !== undefined && { installed: version }), ...(offered !== undefined && { offered }) };
+function versionsOf(
+  id: string,
+  installed: ReadonlyMap<string, InstalledProgram>,
+  offered: readonly InstallableAgent[],
+): Pick<AgentLine, 'installed' | 'offered'> {
+  const version = installed.get(id)?.version;
+  const newest = offered.find((row) => row.id === id)?.version;
+  return { ...(version !== undefined && { installed: version }), ...(newest !== undefined && { offered: newest }) };
 }

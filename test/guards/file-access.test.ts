@@ -272,6 +272,8 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'agents/agent-packages.ts':
     'installs, finds and removes programs inside the data directory, by the names of a table, with a lock for each',
   'agents/agent-probe.ts': 'looks at the programs that the operator configured',
+  'agents/agent-registry.ts':
+    'reads the file that the operator configured, and keeps one file in the data directory; test/bridge/agents/agent-registry.test.ts',
   'agents/builtin/conversation.ts': ['read_file'],
   'agents/builtin/run-turn.ts': Object.keys(doors).filter((name) => toolTable.some((row) => name.startsWith(row.name))),
   'agents/builtin/system-prompt.ts': ['skills', 'rules'],

@@ -1,7 +1,7 @@
 import { basename } from 'node:path';
 import type { AgentCategory } from '../contract/surface.ts';
 import type { AgentsSettings } from '../settings.ts';
-import { agentPackages } from './agent-packages.ts';
+import { agentPackages, type InstalledProgram, registryCommand } from './agent-packages.ts';
 
 /** An agent that speaks the Agent Client Protocol and needs nothing but its name in `agents.catalog`. */
 interface AgentPreset {
@@ -83,7 +83,8 @@ export const agentPresets: readonly AgentPreset[] = [
 
 /** How to install an agent whose program was not found. */
 export function installCommand(id: string, command: string): string {
-  if (agentPackages.some((row) => row.id === id && row.command === command)) return `trestle agents install ${id}`;
+  const isOurs = agentPackages.some((row) => row.id === id && row.command === command);
+  if (isOurs || command === registryCommand(id)) return `trestle agents install ${id}`;
   return `install "${command}", or correct the command of the agent in the settings`;
 }
 
@@ -113,12 +114,14 @@ export interface CatalogAgent {
  * The catalog in the order of `agents.catalog`; custom agents that it does not name come after (contract/bridge 5), then
  * the agents that `trestle agents install` has installed. Other presets are there only when they are named.
  */
-export function buildAgentCatalog(settings: AgentsSettings, installed: Iterable<string> = []): readonly CatalogAgent[] {
+export function buildAgentCatalog(
+  settings: AgentsSettings,
+  installed: ReadonlyMap<string, InstalledProgram> = new Map(),
+): readonly CatalogAgent[] {
   const known = new Map<string, CatalogAgent>();
-  for (const agent of [...shippedAgents(settings), ...presetAgents(), ...customAgents(settings)]) {
-    known.set(agent.id, agent);
-  }
-  const ids = new Set([...settings.catalog, ...settings.custom.map((custom) => custom.id), ...installed]);
+  const others = [...registryAgents(installed), ...customAgents(settings)];
+  for (const agent of [...shippedAgents(settings), ...presetAgents(), ...others]) known.set(agent.id, agent);
+  const ids = new Set([...settings.catalog, ...settings.custom.map((custom) => custom.id), ...installed.keys()]);
   return [...ids].flatMap((id) => known.get(id) ?? []);
 }
 
@@ -153,6 +156,20 @@ function presetAgents(): readonly CatalogAgent[] {
     category: 'protocol-adapter',
     place: placeOf({ command, args, env }, 'acp', id),
   }));
+}
+
+function registryAgents(installed: ReadonlyMap<string, InstalledProgram>): readonly CatalogAgent[] {
+  return [...installed].flatMap(([id, { preset }]) => {
+    if (preset === undefined || isShippedAgent(id)) return [];
+    const { label, args, env } = preset;
+    const place = placeOf({ command: registryCommand(id), args, env }, 'acp', undefined);
+    return [{ id, label, category: 'protocol-adapter', place }];
+  });
+}
+
+/** Whether this release knows an agent of this id: a registry cannot replace it. */
+export function isShippedAgent(id: string): boolean {
+  return ['builtin', 'codex', 'opencode', 'gemini'].includes(id) || agentPresets.some((row) => row.id === id);
 }
 
 /** What an entry leaves out comes from the preset of its id, if there is one. */

@@ -238,6 +238,13 @@ function unlessGiven(own: readonly string[], more: readonly string[]): readonly 
 
 /** The part of `agents.*` about programs and their models. */
 export const agentProgramSettings = {
+  registry: setting.text({
+    default: '',
+    pattern: '^$|^(/|https?://)[^\\s]{1,2000}$',
+    expects: 'an absolute path, or an address that begins with https:// or http://',
+    description:
+      'A registry with further agents for `trestle agents install`, in the form of https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json: a file or an address. Agents that are packages of npm can be installed. The last good one is kept. Empty: none.',
+  }),
   max_processes: setting.integer({
     default: 16,
     minimum: 1,

@@ -1,5 +1,7 @@
 import { link, mkdir, readdir, readFile, readlink, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
+import { type Static, Type } from 'typebox';
+import { Check } from 'typebox/value';
 import { childEnvironment, findExecutable } from '../../platform/child-process/child-environment.ts';
 import { readProcess } from '../../platform/child-process/process-table.ts';
 import { startProcess } from '../../platform/child-process/start-process.ts';
@@ -8,8 +10,8 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { exists } from '../../platform/files/make-folder.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
 
-/** An agent as npm has it, in the version that was tried with this release. */
-export interface AgentPackage {
+/** An agent as npm has it: in the version that was tried with this release, or that a registry names. */
+export interface InstallableAgent {
   readonly id: string;
   readonly name: string;
   readonly version: string;
@@ -17,8 +19,52 @@ export interface AgentPackage {
   readonly command: string;
   /** The package that holds the program for this machine; undefined where one package serves all machines. */
   readonly platformPackage?: string;
-  /** The program, from the folder of the installation. */
+  /** The program, from the folder of the installation. Undefined: the one that the package itself names. */
+  readonly program: string | undefined;
+  /** How an agent of a registry is run. Undefined: this release knows the agent. */
+  readonly preset?: RegistryPreset;
+}
+
+/** What is kept with the installation of an agent of a registry: it works on, whatever becomes of the registry. */
+export const registryPreset = Type.Object({
+  label: Type.String({ minLength: 1, maxLength: 100 }),
+  args: Type.Array(Type.String({ maxLength: 1000, pattern: '^[^\\u0000]*$' }), { maxItems: 32 }),
+  env: Type.Record(Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,99}$' }), Type.String({ maxLength: 1000 }), {
+    maxProperties: 32,
+    additionalProperties: false,
+  }),
+});
+export type RegistryPreset = Static<typeof registryPreset>;
+
+/** An agent of the table of this release. */
+export interface AgentPackage extends InstallableAgent {
   readonly program: string;
+}
+
+const REGISTRY = 'registry-';
+const PRESET_FILE = 'trestle-agent.json';
+
+/** The name under which an agent of a registry is started. It begins with a word of ours, so that none takes the place of another program. */
+export function registryCommand(id: string): string {
+  return `${REGISTRY}${id}`;
+}
+
+export function registryPackage(given: {
+  readonly id: string;
+  readonly name: string;
+  readonly version: string;
+  readonly cmd?: string;
+  readonly preset: RegistryPreset;
+}): InstallableAgent {
+  const { id, name, version, cmd, preset } = given;
+  const program = cmd === undefined ? undefined : fromBin(cmd).program;
+  return { id, name, version, preset, command: registryCommand(id), program };
+}
+
+/** What the names of all installations of an agent begin with. */
+function folderPrefix({ id, preset }: Pick<InstallableAgent, 'id' | 'preset'>): string {
+  // The ids of registries have dashes in them, and no other sign.
+  return preset === undefined ? `${id}-` : `${REGISTRY}${id}@`;
 }
 
 const MACHINE = `${process.platform}-${process.arch}`;
@@ -79,18 +125,38 @@ export function installedPrograms(dataDirectory: string): string {
   return join(agentProgramsFolder(dataDirectory), 'bin');
 }
 
-/** The installed agents with their versions, by id. */
-export async function installedAgents(dataDirectory: string): Promise<ReadonlyMap<string, string>> {
+/** An agent that was installed with `trestle agents install`. */
+export interface InstalledProgram {
+  readonly version: string;
+  readonly preset?: RegistryPreset;
+}
+
+/** The installed agents, by id. */
+export async function installedAgents(dataDirectory: string): Promise<ReadonlyMap<string, InstalledProgram>> {
   const bin = installedPrograms(dataDirectory);
   const commands: readonly string[] = await readdir(bin).catch(() => []);
-  const found = new Map<string, string>();
+  const found = new Map<string, InstalledProgram>();
+  const folderOf = async (command: string) => (await readlink(join(bin, command))).split('/')[1] ?? '';
   for (const agent of agentPackages) {
     if (!commands.includes(agent.command)) continue;
-    const target = await readlink(join(bin, agent.command));
-    const [, folder = ''] = target.split('/');
-    found.set(agent.id, folder.slice(agent.id.length + 1));
+    found.set(agent.id, { version: (await folderOf(agent.command)).slice(folderPrefix(agent).length) });
+  }
+  for (const command of commands.filter((name) => name.startsWith(REGISTRY) && !name.endsWith('.new'))) {
+    const folder = await folderOf(command);
+    const preset = await readPreset(join(agentProgramsFolder(dataDirectory), folder));
+    const [, version = ''] = folder.split('@');
+    if (preset !== undefined) found.set(command.slice(REGISTRY.length), { version, preset });
   }
   return found;
+}
+
+async function readPreset(folder: string): Promise<RegistryPreset | undefined> {
+  try {
+    const preset: unknown = JSON.parse(await readFile(join(folder, PRESET_FILE), 'utf8'));
+    return Check(registryPreset, preset) ? preset : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 export interface InstallOptions {
@@ -103,33 +169,54 @@ export interface InstallOptions {
  * Installs an agent beside the installed version, without install scripts, and switches to it when it is complete. The
  * version before stays until the next one, because running agents may still read its files.
  */
-export async function installAgent(agent: AgentPackage, { dataDirectory, runNpm }: InstallOptions): Promise<void> {
+export async function installAgent(agent: InstallableAgent, { dataDirectory, runNpm }: InstallOptions): Promise<void> {
   const programs = agentProgramsFolder(dataDirectory);
-  const folder = join(programs, `${agent.id}-${agent.version}`);
-  const program = join(folder, agent.program);
-  if (!(await exists(program))) {
+  const folder = join(programs, `${folderPrefix(agent)}${agent.version}`);
+  if ((await findProgram(agent, folder)) === undefined) {
     const fresh = `${folder}.new`;
     await rm(fresh, { recursive: true, force: true });
     await mkdir(fresh, { recursive: true, mode: 0o700 });
     await writeFile(join(fresh, 'package.json'), '{"private":true}\n');
     const quiet = ['--ignore-scripts', '--no-audit', '--no-fund', '--save-exact', '--loglevel=error'];
     await runNpm(['install', ...quiet, `${agent.name}@${agent.version}`], fresh);
-    if (!(await exists(join(fresh, agent.program)))) {
+    if (agent.preset !== undefined) await writeFile(join(fresh, PRESET_FILE), JSON.stringify(agent.preset));
+    if ((await findProgram(agent, fresh)) === undefined) {
       await rm(fresh, { recursive: true, force: true });
       throw new AppError('AGENT_NOT_INSTALLABLE', { name: agent.name, version: agent.version, machine: MACHINE });
     }
     await rm(folder, { recursive: true, force: true });
     await rename(fresh, folder);
   }
+  const program = (await findProgram(agent, folder)) ?? '';
   const before = await switchTo(agent, program, installedPrograms(dataDirectory));
   const kept = new Set([basename(folder), before]);
   for (const name of await readdir(programs)) {
-    if (name.startsWith(`${agent.id}-`) && !kept.has(name)) await rm(join(programs, name), { recursive: true });
+    if (name.startsWith(folderPrefix(agent)) && !kept.has(name)) await rm(join(programs, name), { recursive: true });
   }
 }
 
+/** The path of the program of an installation; undefined where it is not there. */
+async function findProgram({ name, program }: InstallableAgent, folder: string): Promise<string | undefined> {
+  const inside = program ?? (await programOf(name, folder));
+  const path = inside === undefined ? undefined : join(folder, inside);
+  return path !== undefined && (await exists(path)) ? path : undefined;
+}
+
+/** What `npx` would run: the only program of a package, or the one that is called as the package. */
+async function programOf(name: string, folder: string): Promise<string | undefined> {
+  const file = join(folder, 'node_modules', name, 'package.json');
+  const text = await readFile(file, 'utf8').catch(() => '{}');
+  const { bin } = JSON.parse(text) as { readonly bin?: unknown };
+  const own = basename(name);
+  if (typeof bin === 'string') return fromBin(own).program;
+  if (typeof bin !== 'object' || bin === null) return undefined;
+  const names = Object.keys(bin).map((each) => basename(each));
+  const [found] = names.length === 1 ? names : names.filter((each) => each === own);
+  return found === undefined ? undefined : fromBin(found).program;
+}
+
 /** Points the command to the program, and returns the folder that it pointed to before. */
-async function switchTo({ command }: AgentPackage, program: string, bin: string): Promise<string | undefined> {
+async function switchTo({ command }: InstallableAgent, program: string, bin: string): Promise<string | undefined> {
   await mkdir(bin, { recursive: true, mode: 0o700 });
   const link = join(bin, command);
   const before = await readlink(link).catch(() => undefined);
@@ -140,11 +227,13 @@ async function switchTo({ command }: AgentPackage, program: string, bin: string)
   return before?.split('/')[1];
 }
 
-/** Removes an installed agent. Returns whether there was one. */
-export async function removeAgent({ id, command }: AgentPackage, dataDirectory: string): Promise<boolean> {
+/** Removes an installed agent. Returns whether there was one. Throws AGENT_UNKNOWN. */
+export async function removeAgent(id: string, dataDirectory: string): Promise<boolean> {
   const programs = agentProgramsFolder(dataDirectory);
-  const names = (await readdir(programs).catch(() => [])).filter((name) => name.startsWith(`${id}-`));
-  await rm(join(installedPrograms(dataDirectory), command), { force: true });
+  const preset = (await installedAgents(dataDirectory)).get(id)?.preset;
+  const agent = preset === undefined ? packageOf(id) : { id, preset, command: registryCommand(id) };
+  const names = (await readdir(programs).catch(() => [])).filter((name) => name.startsWith(folderPrefix(agent)));
+  await rm(join(installedPrograms(dataDirectory), agent.command), { force: true });
   for (const name of names) await rm(join(programs, name), { recursive: true });
   return names.length > 0;
 }
@@ -152,7 +241,7 @@ export async function removeAgent({ id, command }: AgentPackage, dataDirectory: 
 /** Installs agents in the data directory: the only way, for `trestle agents install` and for the route. */
 export interface AgentInstaller {
   /**
-   * Installs the version of this release, and returns it. `say` gets what npm prints. Throws AGENT_UNKNOWN, and
+   * Installs the version of this release, or of the registry, and returns it. `say` gets what npm prints. Throws AGENT_UNKNOWN, and
    * AGENT_INSTALLING while the same agent is being installed, by this or by another process.
    */
   install(id: string, call: InstallCall): Promise<string>;
@@ -171,6 +260,10 @@ export interface AgentInstallerOptions {
   readonly environment: Environment;
   readonly journalFolder: string;
   readonly clock: Clock;
+  /** Offers more agents than those of the table. */
+  readonly registry?: {
+    read(signal?: AbortSignal): Promise<{ readonly packages: readonly InstallableAgent[]; readonly problem?: string }>;
+  };
 }
 
 const NPM_VARIABLES = /^npm_config_/i;
@@ -204,9 +297,17 @@ export function createAgentInstaller(options: AgentInstallerOptions): AgentInsta
     }
   }
 
+  async function findPackage(id: string, signal: AbortSignal | undefined): Promise<InstallableAgent> {
+    if (options.registry === undefined || agentPackages.some((row) => row.id === id)) return packageOf(id);
+    const { packages, problem } = await options.registry.read(signal);
+    const agent = packages.find((row) => row.id === id);
+    if (agent === undefined && problem !== undefined) throw new AppError('AGENT_REGISTRY_FAILED', { reason: problem });
+    return agent ?? packageOf(id, packages);
+  }
+
   return {
     async install(id, call) {
-      const agent = packageOf(id);
+      const agent = await findPackage(id, call.signal);
       const release = await lockInstall(id, agentProgramsFolder(dataDirectory));
       try {
         await installAgent(agent, { dataDirectory, runNpm: (args, folder) => runNpm(args, folder, call) });
@@ -223,12 +324,12 @@ function failed(reason: string): AppError {
 }
 
 /** Throws AGENT_UNKNOWN. */
-export function packageOf(id: string): AgentPackage {
+export function packageOf(id: string, others: readonly InstallableAgent[] = []): AgentPackage {
   const agent = agentPackages.find((row) => row.id === id);
   if (agent !== undefined) return agent;
   throw new AppError('AGENT_UNKNOWN', {
     agent: id.slice(0, 100),
-    known: agentPackages.map((row) => row.id).join(', '),
+    known: [...agentPackages, ...others].map((row) => row.id).join(', '),
   });
 }
 

@@ -162,7 +162,7 @@ export async function agentFindings(
   clock: Clock,
 ): Promise<readonly Finding[]> {
   const installed = await installedAgents(files.folder);
-  const catalog = buildAgentCatalog(settings.agents, installed.keys());
+  const catalog = buildAgentCatalog(settings.agents, installed);
   // A server that does not start without a sandbox shows no agents either way: that is a finding of its own.
   const given = { settings, environment, clock, serveOwn: refuseAll };
   const sandbox = await openAgentSandbox(given).catch(() => undefined);
