@@ -1,14 +1,22 @@
-import { mkdir, readdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { type Confine, openFolder } from '../agents/builtin/tools/confinement.ts';
+import { type Confine, type ConfinedFolder, openFolder } from '../agents/builtin/tools/confinement.ts';
 import type { Git } from '../checkpoints/run-git.ts';
 import type { MergeResult } from '../contract/files.ts';
 import { createSessionOrder, type LiveSession, type LiveTurn } from '../sessions/live-session.ts';
 import type { OwnerRoots, WorkingDirectories } from '../sessions/working-directory.ts';
 import { openRepository, refused } from './repository.ts';
-import { fillWorktree, findBase, makeWorkshop, mergeRefused, mergeWorktree, requireClean } from './worktree-files.ts';
+import {
+  diffWorktree,
+  fillWorktree,
+  findBase,
+  makeWorkshop,
+  mergeRefused,
+  mergeWorktree,
+  requireClean,
+} from './worktree-files.ts';
 
 /** Folders of their own for sessions, made of a repository: what is done there reaches the repository by a merge and in no other way. */
 export interface Worktrees {
@@ -20,7 +28,7 @@ export interface Worktrees {
   noteWinner(sessionKey: string, step: number): Promise<void>;
   /** Merges the worktree of a session, or of one step of its run; those of the other steps are removed then. */
   merge(session: { readonly key: string; readonly owner: string }, step: number | undefined): Promise<MergeResult>;
-  /** Removes everything of a session. */
+  /** Removes everything of a session. Changes that were not merged stay behind as patches. */
   remove(sessionKey: string): Promise<void>;
   /** Removes what belongs to sessions that are not open any more, such as those that died with the bridge. */
   sweep(ownerOf: (sessionKey: string) => Promise<string | undefined>, signal: AbortSignal): Promise<void>;
@@ -78,10 +86,14 @@ interface SessionRecord {
 
 /** In the folder of an owner. */
 const PLACE = ['.trestle', 'worktrees'];
+/** Beside it: what was not merged before a worktree was removed. */
+const UNMERGED = ['.trestle', 'unmerged'];
+const MAX_UNMERGED = 100;
 const MAX_OF_OWNER = 100;
 const MAX_NAME = 60;
 const CREATE_MS = 5 * 60_000;
 const MERGE_MS = 5 * 60_000;
+const KEEP_MS = 60_000;
 
 export function createWorktrees(options: WorktreesOptions): Worktrees {
   const { folder: top, git, roots, directories, confine, clock, makeId } = options;
@@ -156,9 +168,46 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
     }
   }
 
+  /** Writes the changes of a worktree that were not merged beside it. What git cannot read is moved there as it is. */
+  async function keepUnmerged(sessionKey: string, record: SessionRecord, step: number): Promise<void> {
+    const worktree = record.worktrees[step];
+    if (worktree === undefined || worktree.isRemoved) return;
+    const folder = folderOf(record, worktree);
+    // A folder that is gone, or that something else has taken the place of, has nothing of ours.
+    const place = await directories.check(folder, record.owner).catch(() => undefined);
+    if (place !== folder) return;
+    const { signal, release } = deadline(clock, KEEP_MS);
+    const patch = await diffWorktree({ git, gitFolder: gitFolderOf(sessionKey, step), signal }, folder, worktree.base)
+      .catch(() => undefined)
+      .finally(release);
+    if (patch?.length === 0) return;
+    const name = worktree.branch.replace('/', '-');
+    const kept = await openFolder(confine(record.root), UNMERGED, { create: true });
+    try {
+      if (patch !== undefined)
+        await writeFile(kept.entry(`${makeId(`${name}-`)}.patch`), patch, { mode: 0o600, flag: 'wx' });
+      else await moveInto(kept.entry(makeId(`${name}-`)), record.root, worktree.names);
+      await dropOldest(kept);
+    } finally {
+      await kept.close();
+    }
+  }
+
+  async function moveInto(target: string, root: string, names: readonly string[]): Promise<void> {
+    const above = await openFolder(confine(root), names.slice(0, -1));
+    try {
+      await rename(above.entry(names.at(-1) ?? ''), target);
+    } finally {
+      await above.close();
+    }
+  }
+
   async function removeAll(sessionKey: string): Promise<void> {
     const record = await read(sessionKey);
-    if (record !== undefined) await removeFolder(record.root, [...PLACE, sessionKey]);
+    if (record !== undefined) {
+      for (const step of record.worktrees.keys()) await keepUnmerged(sessionKey, record, step);
+      await removeFolder(record.root, [...PLACE, sessionKey]);
+    }
     await rm(placeOf(sessionKey), { recursive: true, force: true });
   }
 
@@ -269,6 +318,15 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
       }
     },
   };
+}
+
+/** Of the patches that lie in a folder, the newest stay. */
+async function dropOldest(kept: ConfinedFolder): Promise<void> {
+  const names = await readdir(kept.entry('.'));
+  if (names.length <= MAX_UNMERGED) return;
+  const times = await Promise.all(names.map(async (name) => ({ name, at: (await lstat(kept.entry(name))).mtimeMs })));
+  const oldest = times.toSorted((one, other) => one.at - other.at).slice(0, names.length - MAX_UNMERGED);
+  for (const { name } of oldest) await rm(kept.entry(name), { recursive: true, force: true });
 }
 
 /** The worktrees in which a turn works: a start makes those that it asks for, and ends those that the session had. */

@@ -123,6 +123,14 @@ export async function saveWorktree(workshop: Workshop, folder: string, objectFol
   return (await git.run([...SAFE_WRITE, 'write-tree'], common)).toString().trim();
 }
 
+/** The changes of a worktree since a commit, as a patch for `git apply`; empty where there are none. */
+export async function diffWorktree(workshop: Workshop, folder: string, commit: string): Promise<Buffer> {
+  const { git, gitFolder, signal } = workshop;
+  const tree = await saveWorktree(workshop, folder, join(gitFolder, 'objects'));
+  const args = ['diff-tree', '-p', '--binary', '--full-index', '--no-ext-diff', '--no-textconv', '--no-renames'];
+  return git.run([...args, commit, tree], { gitFolder, workTree: folder, signal });
+}
+
 /** What is written into the repository of a person must survive a power failure. */
 export const SAFE_WRITE = ['-c', 'core.fsync=committed'];
 

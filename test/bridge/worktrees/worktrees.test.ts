@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { bearer } from '../../kit/bridge/session-client.ts';
@@ -253,6 +253,61 @@ test('only those who may work in a session merge it', async () => {
   const plain = { sessionId: 'no-worktree', taskPrompt: 'x', workingDirectory: repository };
   await turn('session.start', plain);
   assert.match((await merge('no-worktree')).message ?? '', /has no worktree/);
+});
+
+const UNMERGED = join(root, '.trestle', 'unmerged');
+
+/** What stays behind of a session when it is closed. */
+async function leftOf(sessionId: string): Promise<readonly string[]> {
+  await turn('session.close', { sessionId });
+  await until('the worktree to be gone', async () => {
+    const places = await readdir(join(root, '.trestle', 'worktrees'));
+    return !(await Promise.all(places.map((place) => branchOf(place)))).includes(`trestle/${sessionId}`);
+  });
+  const names = await readdir(UNMERGED).catch((): string[] => []);
+  return names.filter((name) => name.startsWith(`trestle-${sessionId}-`));
+}
+
+async function branchOf(place: string): Promise<string> {
+  const head = join(root, '.trestle', 'worktrees', place, '.git', 'HEAD');
+  return (await readFile(head, 'utf8').catch(() => '')).replace('ref: refs/heads/', '').trim();
+}
+
+test('changes that were not merged stay behind as a patch when the session is closed', async () => {
+  const { sessionId, repository } = await workIn(async (place) => {
+    await writeFile(join(place, 'a.txt'), 'one\n2\nthree\n');
+    await writeFile(join(place, 'picture'), Buffer.from([0, 1, 2, 255]));
+    await writeFile(join(place, 'run.sh'), '#!/bin/sh\n');
+    await chmod(join(place, 'run.sh'), 0o755);
+    await rm(join(place, 'gone.txt'));
+    await writeFile(join(place, 'ignored'), 'stays out');
+    gitIn(place, 'add', 'a.txt');
+    gitIn(place, 'commit', '-qm', 'a commit of the agent');
+  });
+  const [name = '', ...others] = await leftOf(sessionId);
+  assert.match(name, /\.patch$/);
+  assert.deepEqual(others, []);
+  assert.equal(statusOf(repository), '', 'the checkout is left alone');
+  gitIn(repository, 'apply', join(UNMERGED, name));
+  assert.equal(await text(repository, 'a.txt'), 'one\n2\nthree\n');
+  assert.deepEqual(await readFile(join(repository, 'picture')), Buffer.from([0, 1, 2, 255]));
+  assert.equal((await stat(join(repository, 'run.sh'))).mode & 0o111, 0o111);
+  assert.deepEqual([existsSync(join(repository, 'gone.txt')), existsSync(join(repository, 'ignored'))], [false, false]);
+});
+
+test('nothing stays behind of a worktree without changes, or that was merged', async () => {
+  const { sessionId: idle } = await workIn(async () => undefined);
+  assert.deepEqual(await leftOf(idle), []);
+  const { sessionId: merged } = await workIn((place) => writeFile(join(place, 'a.txt'), 'changed\n'));
+  assert.equal((await merge(merged)).status, 200);
+  assert.deepEqual(await leftOf(merged), []);
+});
+
+test('a worktree whose repository is gone stays behind as it is', async () => {
+  const { sessionId, repository } = await workIn((place) => writeFile(join(place, 'new.txt'), 'kept\n'));
+  await rm(repository, { recursive: true });
+  const [name = ''] = await leftOf(sessionId);
+  assert.equal(await text(join(UNMERGED, name), 'new.txt'), 'kept\n');
 });
 
 test('a session that is started again has a new worktree, or none', async () => {
