@@ -43,6 +43,7 @@ const READ_ONLY_AGENTS: ReadonlySet<string> = new Set([
   'builtin',
   'codex',
   'opencode',
+  'gemini',
   'claude',
   'qwen',
   'copilot',
