@@ -131,6 +131,7 @@ export function usdOfRate(pico: number): number {
 }
 
 const MAX_TOKENS = 1_000_000_000;
+const NO_DETAILS = {};
 
 /**
  * The tokens that an upstream reports, by kind, under whichever names servers of OpenAI's dialect give them: details as
@@ -139,16 +140,20 @@ const MAX_TOKENS = 1_000_000_000;
 export function countTokens(usage: Usage | undefined): TokenCounts {
   if (usage === undefined) return { prompt: 0, completion: 0 };
   const raw = usage as Readonly<Record<string, unknown>>;
-  const prompt = (usage.prompt_tokens_details ?? {}) as Readonly<Record<string, unknown>>;
-  const completion = (usage.completion_tokens_details ?? {}) as Readonly<Record<string, unknown>>;
-  const first = (...given: readonly unknown[]) => given.map(count).find((tokens) => tokens > 0) ?? 0;
-  const lifetimes = (raw.cache_creation ?? {}) as Readonly<Record<string, unknown>>;
-  const written = first(prompt.cache_creation_tokens, prompt.cache_write_tokens, raw.cache_creation_input_tokens);
-  const hour = Math.min(first(prompt.cache_creation_1h_tokens, lifetimes.ephemeral_1h_input_tokens), written);
+  const prompt = (usage.prompt_tokens_details ?? NO_DETAILS) as Readonly<Record<string, unknown>>;
+  const completion = (usage.completion_tokens_details ?? NO_DETAILS) as Readonly<Record<string, unknown>>;
+  const lifetimes = (raw.cache_creation ?? NO_DETAILS) as Readonly<Record<string, unknown>>;
+  const written =
+    count(prompt.cache_creation_tokens) || count(prompt.cache_write_tokens) || count(raw.cache_creation_input_tokens);
+  const hour = Math.min(count(prompt.cache_creation_1h_tokens) || count(lifetimes.ephemeral_1h_input_tokens), written);
   return {
     prompt: count(usage.prompt_tokens),
     completion: count(usage.completion_tokens),
-    cacheRead: first(prompt.cached_tokens, raw.prompt_cache_hit_tokens, raw.cached_tokens, raw.cache_read_input_tokens),
+    cacheRead:
+      count(prompt.cached_tokens) ||
+      count(raw.prompt_cache_hit_tokens) ||
+      count(raw.cached_tokens) ||
+      count(raw.cache_read_input_tokens),
     cacheWrite: written - hour,
     cacheWrite1h: hour,
     audioInput: count(prompt.audio_tokens),

@@ -30,7 +30,8 @@ export interface UpstreamCall {
   /** Complete, as it is sent: a signature covers it. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | Uint8Array;
+  /** Text, or parts that follow each other: a signature covers them. */
+  readonly body: string | readonly Uint8Array[];
 }
 
 type Headers = Readonly<Record<string, string>>;
@@ -65,7 +66,7 @@ export function createAuthoriseUpstream(options: GoogleTokenOptions): AuthoriseU
       method: 'POST',
       url,
       headers: { ...headers },
-      body: body as string,
+      body: typeof body === 'string' ? body : Buffer.concat(body),
       service: 'bedrock',
       ...(region !== undefined && { region }),
       cache: signingKeys,

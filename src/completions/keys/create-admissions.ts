@@ -62,6 +62,15 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
     return found.rates;
   }
 
+  function allRatesOf(buckets: readonly Bucket[]): readonly RateLimits[] {
+    const all: RateLimits[] = [];
+    for (const bucket of buckets) {
+      const rates = ratesOf(bucket);
+      if (rates !== undefined) all.push(rates);
+    }
+    return all;
+  }
+
   /** A bucket that is full again needs nothing kept for it. */
   function makeRoom(): void {
     if (known.size < MAX_IDLE) return;
@@ -99,7 +108,8 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
 
   /** Throws TOO_MANY_PARALLEL_CALLS. Returns the buckets that count how many of their calls run. */
   function checkParallel(buckets: readonly Bucket[]): readonly Bucket[] {
-    const counted = buckets.filter(({ limits }) => limits.parallelCalls !== undefined);
+    if (!buckets.some(countsParallel)) return NO_BUCKETS;
+    const counted = buckets.filter(countsParallel);
     for (const { id, name, limits } of counted) {
       const limit = limits.parallelCalls ?? 0;
       if ((parallel.get(id) ?? 0) < limit) continue;
@@ -145,7 +155,7 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
       const { buckets, person } = holder;
       if (person !== undefined && person.state !== 'active') throw new AppError('INVALID_API_KEY');
       const counted = buckets.length === 0 ? buckets : checkParallel(buckets);
-      const rates = buckets.length === 0 ? NO_RATES : buckets.flatMap((bucket) => ratesOf(bucket) ?? []);
+      const rates = buckets.length === 0 ? NO_RATES : allRatesOf(buckets);
       for (const rate of rates) rate.check(estimatedTokens);
       const reservations =
         buckets.length === 0 || isPaid ? NO_RESERVATIONS : reserveAll(buckets, estimatedCostNano, mayCost);
@@ -193,6 +203,7 @@ function withoutContentOfSuccess({ content, ...outcome }: CallOutcome): CallOutc
 }
 
 const NO_RATES: readonly RateLimits[] = [];
+const NO_BUCKETS: readonly Bucket[] = [];
 const NO_RESERVATIONS: readonly BudgetReservation[] = [];
 const PERIODS = ['day', 'month', 'total'] as const;
 
@@ -207,14 +218,15 @@ function chargesOf({ id: keyId, buckets }: KeyHolder, now: number): readonly Cha
 
 /** Of several limits the one that has the least left is shown. */
 function headersOf(rates: readonly RateLimits[]): Readonly<Record<string, string>> {
-  const [first, ...others] = rates;
+  const [first] = rates;
   if (first === undefined) return NO_HEADERS;
-  const shown: Record<string, string> = { ...first.headers() };
-  for (const other of others) {
-    const headers = other.headers();
+  const shown = first.headers();
+  for (let next = 1; next < rates.length; next += 1) {
+    const headers = rates[next]?.headers() ?? NO_HEADERS;
     for (const unit of ['requests', 'tokens']) {
-      const [left, next] = [shown[`x-ratelimit-remaining-${unit}`], headers[`x-ratelimit-remaining-${unit}`]];
-      if (next === undefined || (left !== undefined && Number(left) <= Number(next))) continue;
+      const left = shown[`x-ratelimit-remaining-${unit}`];
+      const other = headers[`x-ratelimit-remaining-${unit}`];
+      if (other === undefined || (left !== undefined && Number(left) <= Number(other))) continue;
       for (const what of ['limit', 'remaining', 'reset']) {
         const name = `x-ratelimit-${what}-${unit}`;
         shown[name] = headers[name] ?? '';
@@ -222,6 +234,10 @@ function headersOf(rates: readonly RateLimits[]): Readonly<Record<string, string
     }
   }
   return shown;
+}
+
+function countsParallel({ limits }: Bucket): boolean {
+  return limits.parallelCalls !== undefined;
 }
 
 function ignore(): void {}

@@ -307,10 +307,11 @@ function withBearer(head: RequestHead, given: string): RequestHead {
 
 /** Clients of Anthropic's and of Google's API send the key in a header of their own. */
 function keyOf(head: RequestHead): string {
-  const { path, headers, query } = head;
+  // The query is parsed when it is read, which most calls need not.
+  const { path, headers } = head;
   const isGemini = path.startsWith('/v1beta/');
   // Addresses are written into logs on the way.
-  if (isGemini && query.has('key')) {
+  if (isGemini && head.query.has('key')) {
     throw new AppError('INVALID_REQUEST', {
       reason: 'the key is in its address; send it in the header x-goog-api-key',
     });

@@ -9,7 +9,7 @@ export interface RateLimits {
   /** Takes one request and that many tokens. */
   take(tokens: number): { settle(tokens: number): void };
   /** As OpenAI's API has them: `x-ratelimit-limit-requests`, `x-ratelimit-reset-tokens: 1m30s`. */
-  headers(): Readonly<Record<string, string>>;
+  headers(): Record<string, string>;
   /** As if it had never been used. */
   isIdle(): boolean;
 }

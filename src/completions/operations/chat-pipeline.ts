@@ -160,7 +160,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
     planFor: admission.planFor,
     admit: admission.admit,
-    async admitChat(call, request) {
+    admitChat(call, request) {
       refuseStoredFiles(request.messages);
       return pipeline.admit(call, request.model, {
         prompt: estimatePromptTokens(request),
@@ -202,10 +202,10 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     async openChat(call, given) {
       const form = guardrails === undefined ? given : await guardedForm(call, given);
       const work = workOf(call, form, makeAnswerId());
-      const attempted = await pipeline.attempt(call, async (attempt) => {
-        const opened = await openChat(attempt, work, call.presence);
-        return form.showsCost === true ? pipeline.showCost(call, opened) : opened;
-      });
+      const open = (attempt: Attempt) => openChat(attempt, work, call.presence);
+      const showsCost = usageCost && form.showsCost === true;
+      const priced = async (attempt: Attempt) => pipeline.showCost(call, await open(attempt));
+      const attempted = await pipeline.attempt(call, showsCost ? priced : open);
       call.record.dropped = attempted.result.dropped;
       return guardrails === undefined ? attempted : pipeline.guardAnswer(call, attempted);
     },

@@ -58,16 +58,18 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     for (let plan: ModelPlan | undefined = call.plan; plan !== undefined; plan = waiting.shift()) {
       const now = clock.monotonic();
       const limits: Limits = {
-        planEnds: now + Math.max(0, ...plan.targets.map(({ timeouts }) => timeouts.total)),
+        planEnds: now + longestTotal(plan.targets),
         callEnds,
         // What cannot be answered by anything else is tried even on a target that is out.
         isSole: failure === undefined && plan.targets.length === 1 && !hasFallback(call.holder, plan),
       };
       let ofPlan: unknown;
       const ordered = board.order(plan);
-      for (const [index, target] of ordered.entries()) {
+      let following = 0;
+      for (const target of ordered) {
+        following += 1;
         try {
-          return await tryTarget(call, plan, target, limits, ordered[index + 1]);
+          return await tryTarget(call, plan, target, limits, ordered[following]);
         } catch (error) {
           ofPlan = moreTelling(ofPlan, error);
           if (!policyOf(error).next) break;
@@ -196,6 +198,12 @@ class LastTry extends Error {
   constructor(cause: unknown) {
     super('no further try', { cause });
   }
+}
+
+function longestTotal(targets: readonly Target[]): number {
+  let longest = 0;
+  for (const { timeouts } of targets) longest = Math.max(longest, timeouts.total);
+  return longest;
 }
 
 function hasFallback(holder: KeyHolder, { fallbacks }: ModelPlan): boolean {

@@ -52,46 +52,63 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     if (last?.operation === operation) return last;
     const url = upstreamUrl(api.baseUrl, operation);
     const split = url.indexOf('/', url.indexOf('://') + 3);
-    const address = {
+    const address: Address = {
       operation,
       url,
       origin: split === -1 ? url : url.slice(0, split),
       host: url.slice(url.indexOf('://') + 3, split === -1 ? undefined : split),
       path: split === -1 ? '/' : url.slice(split),
+      template: undefined,
     };
     lastAddress.set(api, address);
     return address;
   }
 
-  return ({ api, attempt, encoded, stream, idempotencyId }) => {
-    const { timeouts, deadline, deadlineName } = attempt;
-    const { url, origin, host, path } = addressOf(api, encoded.path);
+  /**
+   * The headers of a call, with its credential. Those of the last call to the address are the template of the next one, where
+   * they differ in nothing but the idempotency key: no own headers, the same types, and a credential that is always the same.
+   */
+  function headersFor(
+    address: Address,
+    api: UsableApi,
+    encoded: OutgoingCall['encoded'],
+    stream: boolean,
+    idempotencyId: string,
+  ): Headers | Promise<Headers> {
+    const contentType = encoded.contentType ?? JSON_TYPE;
+    const accept = encoded.accept ?? (stream ? ACCEPT_STREAM : JSON_TYPE);
+    const isPlain = Object.keys(encoded.headers).length === 0;
+    const { template } = address;
+    if (isPlain && template !== undefined && template.accept === accept && template['content-type'] === contentType) {
+      return { ...template, 'idempotency-key': idempotencyId };
+    }
     const headers = {
       'user-agent': 'trestle',
       ...api.headers,
       ...encoded.headers,
-      'content-type': encoded.contentType ?? 'application/json',
-      accept: encoded.accept ?? (stream ? ACCEPT_STREAM : 'application/json'),
+      'content-type': contentType,
+      accept,
       // What is not compressed can be passed on as it comes.
       'accept-encoding': 'identity',
       'idempotency-key': idempotencyId,
     };
     const { dialect, credentials } = api;
-    const authorised = authorise({
-      dialect,
-      credentials,
-      url,
-      headers,
-      // Read for signatures only.
-      get body() {
-        return typeof encoded.body === 'string' ? encoded.body : Buffer.concat(encoded.body);
-      },
-    });
+    const authorised = authorise({ dialect, credentials, url: address.url, headers, body: encoded.body });
+    // What takes time is a signature of this call, or an access token that ends.
+    if (isPlain && !(authorised instanceof Promise)) address.template = authorised;
+    return authorised;
+  }
+
+  return ({ api, attempt, encoded, stream, idempotencyId }) => {
+    const { timeouts, deadline, deadlineName } = attempt;
+    const address = addressOf(api, encoded.path);
+    const { origin, host, path } = address;
+    const authorised = headersFor(address, api, encoded, stream, idempotencyId);
     const pool = pools.open(origin, timeouts.connect);
     const { first_byte: firstByteMs, idle: idleMs } = timeouts;
     const times = { firstByteMs, idleMs, deadline, deadlineName, untilEvent: stream };
     const ready =
-      (opened: UpstreamPool, allowed: Readonly<Record<string, string>>): StartExchange =>
+      (opened: UpstreamPool, allowed: Headers): StartExchange =>
       (listener) => {
         const call = {
           host,
@@ -108,7 +125,11 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
   };
 }
 
+type Headers = Readonly<Record<string, string>>;
+
 interface Address {
+  /** The headers of a call to this address. */
+  template: Headers | undefined;
   readonly operation: string;
   readonly url: string;
   readonly origin: string;
@@ -116,4 +137,5 @@ interface Address {
   readonly path: string;
 }
 
+const JSON_TYPE = 'application/json';
 const ACCEPT_STREAM = 'text/event-stream, application/vnd.amazon.eventstream';

@@ -38,7 +38,9 @@ export function createRouter({ rows, refuse, isDraining }: RouterOptions) {
       row.path,
       (request, response, params, _row, query) => {
         const parts = { body: undefined, query, params: params as RequestParts['params'] };
-        begin({ row, state: stateOf(request), reply: new Reply(response), parts });
+        const state = stateOf(request);
+        const reply = new Reply(response, state.secure ? secureHeaders : plainHeaders);
+        begin({ row, state, reply, parts });
       },
       row,
     );
@@ -64,7 +66,7 @@ export function createRouter({ rows, refuse, isDraining }: RouterOptions) {
   function begin(matched: Matched): void {
     const { row, state, reply } = matched;
     state.row = row;
-    reply.headers(state.secure ? secureHeaders : plainHeaders).header('x-request-id', state.requestId);
+    reply.header('x-request-id', state.requestId);
     if (row.surface.crossOrigin !== undefined) reply.headers(crossOriginHeaders(row.surface, state));
     if (isDraining()) reply.header('connection', 'close');
     try {

@@ -212,10 +212,12 @@ export class Reply {
   statusCode = 200;
   /** Whether the response was written, or is written by the handler from now on. */
   sent = false;
-  readonly #headers: OutgoingHttpHeaders = {};
+  readonly #headers: OutgoingHttpHeaders;
 
-  constructor(raw: ServerResponse) {
+  /** `headers`: those that every response has. */
+  constructor(raw: ServerResponse, headers: Readonly<Record<string, string>> = {}) {
     this.raw = raw;
+    this.#headers = { ...headers };
   }
 
   code(status: number): this {

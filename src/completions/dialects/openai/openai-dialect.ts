@@ -43,6 +43,7 @@ export function azurePath(baseUrl: string, deployment: string, operation: string
   return `${root}/deployments/${pathSegment(deployment)}${operation}${version}`;
 }
 
+const NOTHING_REFUSED: ReadonlySet<string> = new Set();
 /** Models that count what they think as output and refuse the old name of the limit. */
 const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
 
@@ -51,7 +52,7 @@ const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
  * becomes `system`) and `reasoning_content` (left out of messages).
  */
 function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
-  const refused = new Set(context.refuses);
+  const refused = context.refuses === undefined ? NOTHING_REFUSED : new Set(context.refuses);
   const dropped: string[] = [];
   const body: JsonObject = { ...request, model: context.model };
   renameLimit(body, refused, context.model);
@@ -73,8 +74,8 @@ function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): Ups
 /** The limit has two names, and some APIs know only one of them. */
 function renameLimit(body: JsonObject, refused: ReadonlySet<string>, model: string): void {
   const needsModern = refused.has('max_tokens') || COUNTS_REASONING.test(model);
-  const [from, to] = needsModern ? ['max_tokens', 'max_completion_tokens'] : ['max_completion_tokens', 'max_tokens'];
   if (!needsModern && !refused.has('max_completion_tokens')) return;
+  const [from, to] = needsModern ? ['max_tokens', 'max_completion_tokens'] : ['max_completion_tokens', 'max_tokens'];
   if (refused.has(to) || body[from] === null || body[from] === undefined) return;
   body[to] ??= body[from];
   delete body[from];
