@@ -8,6 +8,7 @@ import { accountsSuite, growthSuite } from './accounts/suite.ts';
 import { agentTasksSuite } from './agent-tasks/suite.ts';
 import { agentsSuite } from './agents/suite.ts';
 import { bridgeSuite } from './bridge/suite.ts';
+import { budgetSuite } from './budget/suite.ts';
 import { completionsSuite } from './completions/suite.ts';
 import { consoleSuite } from './console/suite.ts';
 import { jobsSuite } from './jobs/suite.ts';
@@ -34,6 +35,7 @@ const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonl
   accounts: accountsSuite,
   growth: growthSuite,
   console: consoleSuite,
+  budget: budgetSuite,
   'agent-tasks': agentTasksSuite,
 };
 

@@ -22,7 +22,7 @@ export interface LoginBench {
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const BUILD_LIMIT_MS = 300_000;
-const PASSWORD = 'copper kettle 47 over the pass';
+export const PASSWORD = 'copper kettle 47 over the pass';
 const USERS = 1000;
 const CORES = availableParallelism();
 /** Enough that a core never waits for the next one to come in. */
@@ -82,7 +82,7 @@ export async function benchLogins({ warmUpMs, rounds, roundMs }: Rounds): Promis
   }
 }
 
-async function rawVerifier(passwordHash: string): Promise<() => Promise<void>> {
+export async function rawVerifier(passwordHash: string): Promise<() => Promise<void>> {
   const { verify } = await import('@node-rs/argon2');
   return async () => {
     if (!(await verify(passwordHash, PASSWORD))) throw new Error('not the password');
@@ -90,7 +90,7 @@ async function rawVerifier(passwordHash: string): Promise<() => Promise<void>> {
 }
 
 /** Counts what ends within the time, by the time that the last one took. */
-async function perSecond(work: (lane: number) => Promise<void>, inFlight: number, ms: number): Promise<number> {
+export async function perSecond(work: (lane: number) => Promise<void>, inFlight: number, ms: number): Promise<number> {
   const started = performance.now();
   let count = 0;
   const one = async (_: unknown, lane: number): Promise<void> => {

@@ -50,7 +50,8 @@ export async function benchSessionChecks(rounds: Rounds): Promise<SessionCheckBe
 
 type Server = BenchServer<Omit<SessionRound, 'ms'>>;
 
-async function startBareServer(answer: string, load: Omit<SessionRound, 'ms' | 'port'>): Promise<Server> {
+/** A bare route that sends this text. */
+export async function startBareServer(answer: string, load: Omit<SessionRound, 'ms' | 'port'>): Promise<Server> {
   const server = fastify({ logger: false });
   server.get('/api/auth/session', (_request, reply) => reply.type('application/json').send(answer));
   await server.listen({ host: '127.0.0.1', port: 0 });
@@ -104,6 +105,6 @@ async function revokeUnderLoad(server: AccountsServer): Promise<number> {
   return late;
 }
 
-function askFor({ url }: AccountsServer, token: string, method = 'GET'): Promise<Response> {
+export function askFor({ url }: Pick<AccountsServer, 'url'>, token: string, method = 'GET'): Promise<Response> {
   return fetch(`${url}/api/auth/session`, { method, headers: { authorization: `Bearer ${token}` } });
 }

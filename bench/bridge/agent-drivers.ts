@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { Readable, Writable } from 'node:stream';
 import { client, methods, ndJsonStream, PROTOCOL_VERSION } from '@agentclientprotocol/sdk';
-import type { Scope } from '../../test/kit/running-program.ts';
+import type { RunningProgram, Scope } from '../../test/kit/running-program.ts';
 import { openBridgeClient } from './bridge-client.ts';
 import { SCRIPTED_AGENT, startScriptedBridge } from './scripted-bridge.ts';
 
@@ -43,8 +43,11 @@ export interface DrivenBridge {
 }
 
 /** The same agent behind the bridge: one session on one WebSocket, with the event log on as always. */
-export async function driveThroughBridge(scope: Scope): Promise<DrivenBridge> {
-  const program = await startScriptedBridge(scope);
+export async function driveThroughBridge(
+  scope: Scope,
+  starting: RunningProgram | Promise<RunningProgram> = startScriptedBridge(scope),
+): Promise<DrivenBridge> {
+  const program = await starting;
   const bridge = await openBridgeClient(program.url);
   scope.after(() => bridge.close());
   let seen = { pieces: 0, firstAt: 0 };

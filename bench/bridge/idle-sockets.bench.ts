@@ -11,12 +11,20 @@ const TOKEN = 'bench-token-0123456789abcdef0123456789';
 const BATCH = 200;
 const SETTLE_MS = 1500;
 
-/** Bytes of resident memory that one open, idle, authenticated socket adds to the bridge, and to a bare `ws` server. */
-export async function benchIdleSockets(sockets: number): Promise<{ raw: number; ours: number }> {
+/** Bytes of resident memory. */
+interface SocketMemory {
+  /** What one socket adds. */
+  readonly each: number;
+  /** Of the server, while all are open. */
+  readonly total: number;
+}
+
+/** What open, idle, authenticated sockets take in the bridge, and in a bare `ws` server. */
+export async function benchIdleSockets(sockets: number): Promise<{ raw: SocketMemory; ours: SocketMemory }> {
   return { raw: await costOfRaw(sockets), ours: await costOfOurs(sockets) };
 }
 
-async function costOfRaw(sockets: number): Promise<number> {
+async function costOfRaw(sockets: number): Promise<SocketMemory> {
   const server = fork(new URL('../platform/idle-socket-server.ts', import.meta.url), ['raw']);
   try {
     const [port] = (await once(server, 'message')) as [number];
@@ -26,7 +34,7 @@ async function costOfRaw(sockets: number): Promise<number> {
   }
 }
 
-async function costOfOurs(sockets: number): Promise<number> {
+async function costOfOurs(sockets: number): Promise<SocketMemory> {
   const scope = createScope();
   try {
     const { pid, port } = await startScriptedBridge(scope, { BRIDGE_AUTH_TOKEN: TOKEN });
@@ -36,7 +44,7 @@ async function costOfOurs(sockets: number): Promise<number> {
   }
 }
 
-async function costOf(pid: number, port: number, path: string, count: number): Promise<number> {
+async function costOf(pid: number, port: number, path: string, count: number): Promise<SocketMemory> {
   const held: Socket[] = [];
   try {
     // The first sockets load code and fill caches: they are not what a socket costs.
@@ -45,7 +53,8 @@ async function costOf(pid: number, port: number, path: string, count: number): P
     const before = await residentBytes(pid);
     await openMany(port, path, count, held);
     await sleep(SETTLE_MS);
-    return ((await residentBytes(pid)) - before) / count;
+    const total = await residentBytes(pid);
+    return { each: (total - before) / count, total };
   } finally {
     for (const socket of held) socket.destroy();
   }

@@ -42,6 +42,17 @@ export function configurationFor(upstreamPort: number): string {
 
 export const MASTER = { authorization: `Bearer ${MASTER_KEY}` };
 
+/** Creates a key with limits that no benchmark reaches, and returns the headers of a call with it. */
+export async function issueKey(url: string): Promise<Readonly<Record<string, string>>> {
+  const issued = await fetch(`${url}/keys`, {
+    method: 'POST',
+    headers: { ...MASTER, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'bench', requests_per_minute: 1_000_000_000, tokens_per_minute: 1_000_000_000_000 }),
+  });
+  const { key } = (await issued.json()) as { key: string };
+  return { authorization: `Bearer ${key}` };
+}
+
 /** Completions with everything on: an issued key with limits, metering into SQLite, metrics, a log line for each call. */
 export async function startCompletionsServer(upstreamPort: number): Promise<CompletionsServer> {
   const folder = await mkdtemp(join(tmpdir(), 'trestle-bench-'));
@@ -84,15 +95,9 @@ export async function startCompletionsServer(upstreamPort: number): Promise<Comp
     randomness: systemRandomness,
   });
   const { port, url } = await listener.start();
-  const issued = await fetch(`${url}/keys`, {
-    method: 'POST',
-    headers: { ...MASTER, 'content-type': 'application/json' },
-    body: JSON.stringify({ name: 'bench', requests_per_minute: 1_000_000_000, tokens_per_minute: 1_000_000_000_000 }),
-  });
-  const { key } = (await issued.json()) as { key: string };
   return {
     port,
-    headers: { authorization: `Bearer ${key}` },
+    headers: await issueKey(url),
     async close() {
       await listener.close();
       await completions.stop();

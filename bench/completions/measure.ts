@@ -41,16 +41,16 @@ export async function measure<Contenders extends Readonly<Record<string, Contend
   return Object.fromEntries(running.map(({ name, result }) => [name, result])) as never;
 }
 
-/** How long the answers of each contender take to begin at a steady rate; they take turns as above. */
+/** How long the answers of each contender take to begin at a steady rate, round by round; they take turns as above. */
 export async function measureLatency<Name extends string>(
   contenders: Readonly<Record<Name, Contender>>,
   { perSecond, rounds, roundMs }: Omit<Rounds, 'warmUpMs'> & { readonly perSecond: number },
-): Promise<Readonly<Record<Name, readonly number[]>>> {
+): Promise<Readonly<Record<Name, readonly (readonly number[])[]>>> {
   const client = fork(new URL('./completions-client.ts', import.meta.url));
   const times = Object.entries<Contender>(contenders).map(([name, contender]) => ({
     name,
     contender,
-    all: [] as number[],
+    all: [] as (readonly number[])[],
   }));
   try {
     // The first round warms up.
@@ -58,7 +58,7 @@ export async function measureLatency<Name extends string>(
       for (const { contender, all } of times) {
         const { allFirstMs, refusals } = await runRound(client, { ...contender, ms: roundMs, perSecond });
         if (refusals > 0) throw new Error(`${refusals} refusals at ${contender.port}`);
-        if (count > 0) all.push(...allFirstMs);
+        if (count > 0) all.push(allFirstMs);
       }
     }
   } finally {

@@ -16,7 +16,8 @@ const IN_FLIGHT = 64;
 const WARM_UP_MS = 2000;
 /** The jobs that run wait for ever, so that what is measured is submitting. */
 const PARAMS = { taskPrompt: 'wait', timeoutMs: 86_400_000 };
-const BODY = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'app.jobs.submit', params: PARAMS });
+/** The request that submits one of them. */
+export const BODY = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'app.jobs.submit', params: PARAMS });
 
 export async function benchSubmits({ rounds, roundMs }: { rounds: number; roundMs: number }): Promise<SubmitBench> {
   const scope = createScope();

@@ -115,6 +115,6 @@ async function startFigures(starts: number): Promise<readonly Figure[]> {
     limitFigure({ ...ready, name: `${ready.name}, from sources`, value: median(sources.readyMs) }),
     limitFigure({ ...ready, name: `${ready.name}, built`, value: median(built.readyMs) }),
     limitFigure({ ...idle, name: `${idle.name}, from sources`, value: median(sources.idleMebibytes), goal: 150 }),
-    limitFigure({ ...idle, name: `${idle.name}, built`, value: median(built.idleMebibytes), goal: 120 }),
+    limitFigure({ ...idle, name: `${idle.name}, built`, value: median(built.idleMebibytes), goal: 110 }),
   ];
 }

@@ -62,7 +62,8 @@ async function measure(client: ChildProcess, message: object, rates: Rates): Pro
   rates.perCpuSecond.push((answers / (user + system)) * 1_000_000);
 }
 
-async function runRound(client: ChildProcess, message: object): Promise<AnswerCount> {
+/** Sends a round to the process of a client, and waits for what it counted. */
+export async function runRound(client: ChildProcess, message: object): Promise<AnswerCount> {
   client.send(message);
   const ended = new AbortController();
   const exit = once(client, 'exit', { signal: ended.signal }).then(() => {
