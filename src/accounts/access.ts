@@ -64,6 +64,8 @@ export interface AccountsAccessOptions {
   readonly clock: Pick<Clock, 'now'>;
 }
 
+type FindCaller = (head: RequestHead) => UserCaller | Promise<UserCaller>;
+
 const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 
 export function createAccountsAccess(options: AccountsAccessOptions): AccountsAccess {
@@ -91,29 +93,33 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
   /** `scope` is what a personal access token must have; undefined: only a login counts. */
   const caller =
     (scope: Scope | undefined) =>
-    (head: RequestHead): Promise<UserCaller> => {
+    (head: RequestHead): UserCaller | Promise<UserCaller> => {
       const token = bearerToken(head);
-      if (!token.startsWith(TOKEN_PREFIX)) return session(head);
+      if (!token.startsWith(TOKEN_PREFIX)) return session(head, token);
       refuseCredentialsInQuery(head, []);
       if (scope === undefined) throw new AppError('LOGIN_REQUIRED');
       return withToken(token, scope);
     };
   const login = caller(undefined);
 
-  async function session(head: RequestHead): Promise<UserCaller> {
+  function session(head: RequestHead, bearer: string): UserCaller | Promise<UserCaller> {
     refuseCredentialsInQuery(head, []);
     // The bearer token wins, even a wrong one: nobody is taken for someone that they did not ask to be.
     const byHeader = head.headers.authorization !== undefined;
-    const token = byHeader ? bearerToken(head) : readCookie(head, SESSION_COOKIE);
+    const token = byHeader ? bearer : readCookie(head, SESSION_COOKIE);
     if (token === '') throw new AppError('SESSION_TOKEN_REQUIRED');
-    const user = await checkSession(token, byHeader ? 'bearer' : 'cookie');
+    const found = checkSession(token, byHeader ? 'bearer' : 'cookie');
+    return found instanceof Promise ? found.then((user) => enter(head, user)) : enter(head, found);
+  }
+
+  function enter(head: RequestHead, user: FoundSession | undefined): UserCaller {
     if (user === undefined) throw new AppError('INVALID_SESSION');
-    if (!byHeader) refuseCrossSite(head, publicUrl());
+    if (head.headers.authorization === undefined) refuseCrossSite(head, publicUrl());
     return { user };
   }
 
   const adminBy =
-    (find: (head: RequestHead) => Promise<UserCaller>, allows: (role: string) => Promise<boolean>) =>
+    (find: FindCaller, allows: (role: string) => Promise<boolean>) =>
     async (head: RequestHead): Promise<UserCaller> => {
       const found = await find(head);
       const { role } = found.user;
@@ -122,7 +128,7 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
     };
   const isNoOperator = async (role: string) => role !== 'operator';
   const fresh =
-    (guard: (head: RequestHead) => Promise<UserCaller>): Guard<UserCaller> =>
+    (guard: FindCaller): Guard<UserCaller> =>
     async (head) => {
       const found = await guard(head);
       requireFreshLogin(found.user, clock);
@@ -130,11 +136,12 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
     };
 
   const notReadonly =
-    (find: (head: RequestHead) => Promise<UserCaller>) =>
-    async (head: RequestHead): Promise<UserCaller> => {
-      const found = await find(head);
-      if (found.user.role === 'readonly' && isWrite(head)) throw new AppError('READ_ONLY_ACCOUNT');
-      return found;
+    (find: FindCaller): FindCaller =>
+    (head) => {
+      const found = find(head);
+      return found instanceof Promise
+        ? found.then((one) => refuseReadonlyWrite(head, one))
+        : refuseReadonlyWrite(head, found);
     };
 
   return {
@@ -182,6 +189,7 @@ function refuseCredentialsInQuery({ query }: RequestHead, allowed: readonly stri
   }
 }
 
-function isWrite({ method }: RequestHead): boolean {
-  return method !== 'GET' && method !== 'HEAD';
+function refuseReadonlyWrite({ method }: RequestHead, found: UserCaller): UserCaller {
+  if (found.user.role === 'readonly' && method !== 'GET' && method !== 'HEAD') throw new AppError('READ_ONLY_ACCOUNT');
+  return found;
 }

@@ -15,7 +15,7 @@ import { type Audit, createAudit } from './audit.ts';
 import { createFlows, type Flows } from './flows.ts';
 
 import { createLimiter, type Limiter } from './limiter/limiter.ts';
-import { createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
+import { createKnownSessions, createSessionCheck, type SeenSession, type SessionCheck } from './login/session-check.ts';
 import { createMailPost, type MailPost } from './mail/mail-post.ts';
 import type { Mailer } from './mail/messages.ts';
 import { type CompletionKeys, createOwners, type Owners } from './owners.ts';
@@ -172,9 +172,13 @@ export function createAccountsCore(
   });
   function peopleChanged(ids: ChangedIds): void {
     if (ids === 'all') userObjects.matrixChanged();
+    knownSessions?.changed(ids);
     identities.changed(ids);
   }
-  const freshMs = database.engine === 'postgres' ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
+  const isShared = database.engine === 'postgres';
+  const freshMs = isShared ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
+  // Where several instances share the store, a login that another one has ended must not count for one more request.
+  const knownSessions = isShared ? undefined : createKnownSessions(clock);
   const users = createUserStore(database);
   const ownerStore = createOwnerStore(database);
   const owners = createOwners({
@@ -195,7 +199,7 @@ export function createAccountsCore(
     limits: createLimitStore(database),
     teams,
     clock,
-    isShared: database.engine === 'postgres',
+    isShared,
   });
   const mail = createMailPost({
     database,
@@ -230,7 +234,7 @@ export function createAccountsCore(
     clock,
     onDropped: () => undefined,
   });
-  const checkSession = createSessionCheck({ store: sessions, settings, clock, seen });
+  const checkSession = createSessionCheck({ store: sessions, known: knownSessions, settings, clock, seen });
   const accessTokens = createAccessTokenStore(database);
   const used = createBatcher<{ readonly id: string; readonly now: number }>({
     capacity: SEEN_CAPACITY,

@@ -11,7 +11,7 @@ export interface UserObjects {
   matrix(): Promise<PermissionMatrix>;
   /** The matrix was written, or may have been: it is read again. */
   matrixChanged(): void;
-  describe(user: FoundUser): Promise<User>;
+  describe(user: FoundUser): User | Promise<User>;
   describeAll(users: readonly FoundUser[]): Promise<User[]>;
   /** As someone else sees them: the proxy UUID, which is a credential, is for those who may change users. */
   describeFor(viewer: { readonly id: string; readonly role: string }, users: readonly FoundUser[]): Promise<User[]>;
@@ -46,6 +46,15 @@ export function createUserObjects({ store, limits, teams, clock, isShared }: Use
     const enrolled = users.filter(({ totp_state: state }) => state !== null).map(({ id }) => id);
     return limits.lockedUntil('second_factor', enrolled, clock.now());
   }
+  /** Of users without teams and without a second factor: nothing but the matrix changes what is said of the same row. */
+  const described = new WeakMap<FoundUser, { readonly read: ReadMatrix; readonly user: User }>();
+  function describeAlone(user: FoundUser, read: ReadMatrix): User {
+    const known = described.get(user);
+    if (known?.read === read) return known.user;
+    const fresh = describeUser(user, permissionsIn(read, user.role), [], undefined);
+    described.set(user, { read, user: fresh });
+    return fresh;
+  }
   const groupsOf = (users: readonly FoundUser[]) =>
     teams.namesOf(users.filter((user) => user.teams > 0).map(({ id }) => id));
   async function describeAll(users: readonly FoundUser[]): Promise<User[]> {
@@ -61,10 +70,9 @@ export function createUserObjects({ store, limits, teams, clock, isShared }: Use
       changes += 1;
       isCurrent = false;
     },
-    async describe(user) {
-      const read = await current();
-      const [locked, groups] = await Promise.all([lockedOf([user]), groupsOf([user])]);
-      return describeUser(user, permissionsIn(read, user.role), groups.get(user.id) ?? [], locked.get(user.id));
+    describe(user) {
+      if (isCurrent && user.teams === 0 && user.totp_state === null) return describeAlone(user, last);
+      return describeAll([user]).then(([only]) => only as User);
     },
     describeAll,
     async describeFor(viewer, users) {

@@ -4,16 +4,23 @@ import { FRESH_LOGIN_MS } from '../../platform/identity/principal.ts';
 import type { Batcher } from '../../platform/queue/batcher.ts';
 import { tokenKey } from '../flows.ts';
 import type { AccountsSettings } from '../settings.ts';
+import type { ChangedIds } from '../storage/guarded-writes.ts';
 import type { FoundSession, SessionStore } from '../storage/session-store.ts';
 
 /**
- * Whose session a token is. Asked for every request: one keyed read, and so a revocation counts immediately. In a cookie
- * it lasts as long as the browser keeps using it; as a bearer token, which a script can read, it ends after a day.
+ * Whose session a token is. Asked for every request: one keyed read, or none where the session is in memory, which every
+ * change of it or of its user removes; so a revocation counts immediately. In a cookie it lasts as long as the browser
+ * keeps using it; as a bearer token, which a script can read, it ends after a day.
  */
-export type SessionCheck = (token: string, as: 'bearer' | 'cookie') => Promise<FoundSession | undefined>;
+export type SessionCheck = (
+  token: string,
+  as: 'bearer' | 'cookie',
+) => FoundSession | undefined | Promise<FoundSession | undefined>;
 
 export interface SessionCheckOptions {
   readonly store: Pick<SessionStore, 'byToken'>;
+  /** Sessions in memory. Undefined: each check reads the store, because others write to it too. */
+  readonly known?: KnownSessions | undefined;
   settings(): Pick<AccountsSettings, 'sessions'>;
   readonly clock: Pick<Clock, 'now'>;
   /** Takes note of sessions that were used; what it loses only makes a session look idle a little longer. */
@@ -27,16 +34,14 @@ export interface SeenSession {
   readonly until: number;
 }
 
-/** A use is noted again after this time: a session in use costs a read per request, and a write per minute. */
+/** A use is noted again after this time: a session in use costs a write per minute. */
 const NOTED_EVERY_MS = 60_000;
 /** Longer than any token of ours: not worth a digest. */
 const MAX_TOKEN = 128;
 
-export function createSessionCheck({ store, settings, clock, seen }: SessionCheckOptions): SessionCheck {
-  return async (token, as) => {
-    if (token === '' || token.length > MAX_TOKEN) return undefined;
-    const found = await store.byToken(tokenKey(token));
-    if (found === undefined) return undefined;
+export function createSessionCheck({ store, known, settings, clock, seen }: SessionCheckOptions): SessionCheck {
+  /** The session if it still counts. Its use is noted from time to time. */
+  function live(token: string, as: 'bearer' | 'cookie', found: FoundSession): FoundSession | undefined {
     const now = clock.now();
     const { sessions } = settings();
     const { idle } = sessions;
@@ -46,11 +51,106 @@ export function createSessionCheck({ store, settings, clock, seen }: SessionChec
       found.session_epoch !== found.access_epoch ||
       found.active !== 1;
     if (ended) return undefined;
-    if (now - found.session_last_seen_at >= NOTED_EVERY_MS) seen.add({ id: found.session_id, now, until: now + idle });
+    if (now - found.session_last_seen_at >= NOTED_EVERY_MS) {
+      seen.add({ id: found.session_id, now, until: now + idle });
+      known?.seen(token, now);
+    }
     return found;
+  }
+
+  async function read(token: string, as: 'bearer' | 'cookie'): Promise<FoundSession | undefined> {
+    const before = known?.changes();
+    const found = await store.byToken(tokenKey(token));
+    if (found === undefined) return undefined;
+    // What was read while something changed may be older than the change.
+    if (before === known?.changes()) known?.keep(token, found);
+    return live(token, as, found);
+  }
+
+  return (token, as) => {
+    if (token === '' || token.length > MAX_TOKEN) return undefined;
+    const found = known?.get(token);
+    return found === undefined ? read(token, as) : live(token, as, found);
   };
 }
 
+/** The sessions that were read last, by their token, for an instance that is the only one to write to the store. */
+export interface KnownSessions {
+  get(token: string): FoundSession | undefined;
+  keep(token: string, found: FoundSession): void;
+  seen(token: string, now: number): void;
+  /** Something that decides about logins was written: nothing that was read before it counts. */
+  changed(ids: ChangedIds): void;
+  /** How often something changed. */
+  changes(): number;
+}
+
+/** In case something else wrote to the store: after this time a session is read again. */
+export const READ_AGAIN_MS = 15_000;
+
+export function createKnownSessions(clock: Pick<Clock, 'monotonic'>): KnownSessions {
+  const held = createHeldCredentials<{ found: FoundSession; readonly names: readonly string[]; readAt: number }>();
+  let changes = 0;
+  return {
+    get(token) {
+      const known = held.get(token);
+      return known !== undefined && clock.monotonic() - known.readAt < READ_AGAIN_MS ? known.found : undefined;
+    },
+    keep: (token, found) => held.keep(token, { found, names: [found.session_id, found.id], readAt: clock.monotonic() }),
+    seen(token, now) {
+      const known = held.get(token);
+      if (known !== undefined) known.found = { ...known.found, session_last_seen_at: now };
+    },
+    changed(ids) {
+      changes += 1;
+      held.changed(ids);
+    },
+    changes: () => changes,
+  };
+}
+
+const MAX_HELD = 10_000;
+
+/**
+ * What was read about credentials, until something changes that it depends on. By the credential itself, because a digest
+ * costs more than all other checks together.
+ */
+export function createHeldCredentials<Kind extends { readonly names: readonly string[] }>() {
+  /** The oldest comes first. */
+  const held = new Map<string, Kind>();
+  /** By the ids that a credential depends on, the credentials to forget when those change. */
+  const byName = new Map<string, Set<string>>();
+
+  function forget(credential: string): void {
+    const known = held.get(credential);
+    if (known === undefined) return;
+    held.delete(credential);
+    for (const name of known.names) {
+      const named = byName.get(name);
+      if (named?.delete(credential) && named.size === 0) byName.delete(name);
+    }
+  }
+
+  return {
+    get: (credential: string) => held.get(credential),
+    forget,
+    keep(credential: string, found: Kind): void {
+      forget(credential);
+      held.set(credential, found);
+      for (const name of found.names) byName.set(name, (byName.get(name) ?? new Set<string>()).add(credential));
+      const [oldest] = held.keys();
+      if (held.size > MAX_HELD && oldest !== undefined) forget(oldest);
+    },
+    changed(ids: ChangedIds): void {
+      if (ids === 'all') {
+        held.clear();
+        byName.clear();
+      } else {
+        for (const id of ids) for (const credential of [...(byName.get(String(id)) ?? [])]) forget(credential);
+      }
+    },
+  };
+}
 /** When a token ends, however much it is used. */
 export function tokenEnd(
   found: FoundSession,

@@ -6,10 +6,10 @@ import type { AccountsSchema } from './accounts-schema.ts';
 /** The ids that a change named; `all` for a change that may concern everyone. */
 export type ChangedIds = ReadonlySet<unknown> | 'all';
 
-/** Tables that decide whether a login or a token counts, and how far. */
-const DECIDING = ['users', 'sessions', 'session_tokens', 'access_tokens', 'service_accounts', 'team_members'].map(
-  (table) => `"${table}"`,
-);
+/** Tables that decide whether a login or a token counts, how far, and what is known of its user. */
+const DECIDING = /\b(?:users|sessions|session_tokens|access_tokens|service_accounts|team_members|credentials)\b/;
+/** What is new decides nothing about anyone that was read before, except a second factor. */
+const NEW_ROW = /^insert(?! into "credentials")/;
 const FOR_EVERYONE = '"permission_matrix"';
 
 /**
@@ -29,7 +29,7 @@ export function watchWrites(
         changed('all');
         return;
       }
-      if (sql.startsWith('insert') || !DECIDING.some((table) => sql.includes(table))) continue;
+      if (NEW_ROW.test(sql) || !DECIDING.test(sql)) continue;
       for (const value of parameters) if (typeof value === 'string') ids.add(value);
     }
     if (ids.size > 0) changed(ids);

@@ -14,7 +14,7 @@ import {
 import type { Batcher } from '../../platform/queue/batcher.ts';
 import { readCookie, SESSION_COOKIE } from '../cookies.ts';
 import { tokenKey } from '../flows.ts';
-import { type SessionCheck, tokenEnd } from '../login/session-check.ts';
+import { createHeldCredentials, READ_AGAIN_MS, type SessionCheck, tokenEnd } from '../login/session-check.ts';
 import { holdsPermission, isRole, type PermissionMatrix } from '../permissions.ts';
 import type { AccountsSettings } from '../settings.ts';
 import type { AccessTokenRow } from '../storage/accounts-schema.ts';
@@ -77,12 +77,9 @@ interface HeldToken extends Held, FoundToken {
   notedAt: number;
 }
 
-const MAX_HELD = 10_000;
 /** Longer than any token of ours: not worth a digest. */
 const MAX_TOKEN = 128;
 const NOTED_EVERY_MS = 60_000;
-/** Logins also end by time, which nobody writes; and their use has to be noted. */
-const LOOK_EVERY_MS = 15_000;
 const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 const OF_LOGIN: readonly Scope[] = SCOPES;
 /** What another bridge needs to know of a caller, and to have models charge the caller. */
@@ -92,13 +89,14 @@ const FORWARDED_SCOPES: readonly Scope[] = ['bridge', 'completions', 'admin'];
 export function createIdentities(options: IdentitiesOptions): Identities {
   const { checkSession, tokens, signed, credentials, owners, matrix, publicUrl, clock, freshMs, used } = options;
   const tokensHeld = createHeldCredentials<HeldToken>();
-  const sessionsHeld = createHeldCredentials<Held>();
+  const sessionsHeld = { bearer: createHeldCredentials<Held>(), cookie: createHeldCredentials<Held>() };
   let changes = 0;
   const live = createLiveCredentials(options.onError);
   const stopWatching = owners.watch(live.ownerChanged);
   const looking: Repeated = repeat({
     clock,
-    pauseMs: Math.min(freshMs, LOOK_EVERY_MS),
+    // Logins also end by time, which nobody writes; and their use has to be noted.
+    pauseMs: Math.min(freshMs, READ_AGAIN_MS),
     work: () => live.lookAtAll(),
     onError: options.onError,
   });
@@ -167,13 +165,13 @@ export function createIdentities(options: IdentitiesOptions): Identities {
   type As = Parameters<SessionCheck>[1];
 
   function bySession(token: string, as: As, head: RequestHead): Principal | Promise<Principal | undefined> {
-    const name = `${as} ${token}`;
-    const known = sessionsHeld.get(name);
-    if (known !== undefined && isCurrent(known, LOOK_EVERY_MS)) {
+    const held = sessionsHeld[as];
+    const known = held.get(token);
+    if (known !== undefined && isCurrent(known, READ_AGAIN_MS)) {
       if (as === 'cookie') refuseCrossSite(head, publicUrl());
       return known.principal;
     }
-    sessionsHeld.forget(name);
+    held.forget(token);
     return readSession(token, as).then((principal) => {
       if (principal !== undefined && as === 'cookie') refuseCrossSite(head, publicUrl());
       return principal;
@@ -198,7 +196,7 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     if (freshMs === Number.POSITIVE_INFINITY && before === changes && revision === owner.revision) {
       const endsAt = tokenEnd(user, as, options.settings().sessions);
       const found = { principal, owner, revision, names, readAt: clock.monotonic(), endsAt };
-      sessionsHeld.keep(`${as} ${token}`, found);
+      sessionsHeld[as].keep(token, found);
     }
     return principal;
   }
@@ -255,50 +253,13 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     changed(ids) {
       changes += 1;
       tokensHeld.changed(ids);
-      sessionsHeld.changed(ids);
+      sessionsHeld.bearer.changed(ids);
+      sessionsHeld.cookie.changed(ids);
       live.changed(ids);
     },
     async stop() {
       stopWatching();
       await looking.stop();
-    },
-  };
-}
-
-/** By the credential itself, because a digest costs more than all other checks together. */
-function createHeldCredentials<Kind extends Held>() {
-  /** The oldest comes first. */
-  const held = new Map<string, Kind>();
-  /** By the ids that a credential depends on, the credentials to forget when those change. */
-  const byName = new Map<string, Set<string>>();
-
-  function forget(credential: string): void {
-    const known = held.get(credential);
-    if (known === undefined) return;
-    held.delete(credential);
-    for (const name of known.names) {
-      const named = byName.get(name);
-      if (named?.delete(credential) && named.size === 0) byName.delete(name);
-    }
-  }
-
-  return {
-    get: (credential: string) => held.get(credential),
-    forget,
-    keep(credential: string, found: Kind): void {
-      forget(credential);
-      held.set(credential, found);
-      for (const name of found.names) byName.set(name, (byName.get(name) ?? new Set<string>()).add(credential));
-      const [oldest] = held.keys();
-      if (held.size > MAX_HELD && oldest !== undefined) forget(oldest);
-    },
-    changed(ids: ChangedIds): void {
-      if (ids === 'all') {
-        held.clear();
-        byName.clear();
-      } else {
-        for (const id of ids) for (const credential of [...(byName.get(String(id)) ?? [])]) forget(credential);
-      }
     },
   };
 }

@@ -85,6 +85,9 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
    */
   const digests = new Map<string, string>();
 
+  /** Credentials of people, which are not the master key: to compare them with it again would cost another digest. */
+  const ofPeople = new Set<string>();
+
   function digestOf(given: string): string {
     return digests.get(given) ?? keyDigest(given);
   }
@@ -92,6 +95,11 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   function keepDigest(given: string, digest: string): void {
     if (digests.size >= MAX_DIGESTS) digests.clear();
     digests.set(given, digest);
+  }
+
+  function keepPerson(given: string): void {
+    if (ofPeople.size >= MAX_DIGESTS) ofPeople.clear();
+    ofPeople.add(given);
   }
 
   function refuse(head: RequestHead): never {
@@ -153,14 +161,17 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
 
   /** A word that is not a key: the master key, the credential of a person, or, while none is configured, anything. */
   function withOther(head: RequestHead, given: string): KeyHolder | Promise<KeyHolder> {
-    if (isMasterKey(given)) return forNoTeam(head, MASTER);
+    if (!ofPeople.has(given) && isMasterKey(given)) return forNoTeam(head, MASTER);
     const known = identify?.(withBearer(head, given), 'token or cookie');
     if (known instanceof Promise) return known.then((principal) => enterAs(head, given, principal));
     return enterAs(head, given, known);
   }
 
   function enterAs(head: RequestHead, given: string, principal: Principal | undefined) {
-    if (principal !== undefined) return admit(head, principal);
+    if (principal !== undefined) {
+      if (given !== '' && !ofPeople.has(given)) keepPerson(given);
+      return admit(head, principal);
+    }
     // Many clients must send a key: while none is configured any word is accepted, except one that is a credential of ours.
     return masterKey === '' && !isOwnCredential(given) ? forNoTeam(head, ANYBODY) : refuse(head);
   }
@@ -285,6 +296,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     reload(next) {
       masterKey = next.master_key;
       isMasterKey = createSecretMatcher(masterKey);
+      ofPeople.clear();
     },
   };
 }
