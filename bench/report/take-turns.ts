@@ -39,9 +39,15 @@ export async function takeTurns<Round extends object>(
   const rates = { bound: emptyRates(), ours: emptyRates() };
   try {
     for (const { round } of [bound, ours]) await runRound(client, { ...round, ms: warmUpMs / 2 });
+    const both = [
+      { server: bound, into: rates.bound },
+      { server: ours, into: rates.ours },
+    ];
     for (let count = 0; count < rounds; count += 1) {
-      await measure(client, { ...bound.round, ms: roundMs }, rates.bound);
-      await measure(client, { ...ours.round, ms: roundMs }, rates.ours);
+      // Each goes first as often as the other: what a round leaves behind, such as garbage, is then nobody's advantage.
+      for (const { server, into } of count % 2 === 0 ? both : both.toReversed()) {
+        await measure(client, { ...server.round, ms: roundMs }, into);
+      }
     }
   } finally {
     client.kill();
