@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
-import { request } from 'node:http';
-import { join } from 'node:path';
+import { once } from 'node:events';
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, request } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
 import { after, test } from 'node:test';
 import { inTime } from '../kit/in-time.ts';
 import { isAlive } from '../kit/processes.ts';
@@ -9,21 +13,50 @@ import { timeLimit } from '../kit/time.ts';
 import { until } from '../kit/until.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
+
+/** A model API that keeps files, and sends the content of one without an end. */
+const lab = createServer((call, response) => {
+  call.resume();
+  call.on('end', () => {
+    if (!call.url?.endsWith('/content')) {
+      response.setHeader('content-type', 'application/json').end('{"id":"file-1","object":"file","bytes":3}');
+      return;
+    }
+    const timer = setInterval(() => response.write('a word1 of the file\n'), 50);
+    response.on('close', () => clearInterval(timer));
+  });
+});
+lab.listen(0, '127.0.0.1');
+await once(lab, 'listening');
+after(() => lab.closeAllConnections());
+after(() => lab.close());
+const labUrl = `http://127.0.0.1:${(lab.address() as AddressInfo).port}/v1`;
+
+/** An npm that never ends by itself. */
+const programs = await mkdtemp(join(tmpdir(), 'trestle-npm-'));
+after(() => rm(programs, { recursive: true, force: true }));
+const NPM_STARTED = join(programs, 'started');
+await writeFile(join(programs, 'npm'), `#!/bin/sh\necho $$ > ${NPM_STARTED}\nexec /bin/sleep 100\n`);
+await chmod(join(programs, 'npm'), 0o755);
+
 const world = await startPeople(
   { after },
   { bridge: BRIDGE_TOKEN, completions: MASTER_KEY },
   {
-    plans: { maker: { bridge: true, keys: 100, jobs: 1000 } },
+    completions: { apis: { lab: { dialect: 'openai', base_url: labUrl, api_key: 'lab-key-5f2c8a91d4' } } },
+    plans: { maker: { bridge: true, models: ['*'], budget: { usd: 1, period: 'month' }, keys: 100, jobs: 1000 } },
     agents: {
       builtin: { model: 'demo/echo' },
       custom: [{ id: 'stubborn', command: process.execPath, args: [AGENT, '--stubborn'] }],
     },
   },
+  { PATH: [programs, process.env.PATH].join(delimiter) },
 );
 const { url, send, rpc, asRoot, newPerson, newToken, pause, openSocket } = world;
 const BUILTIN = { explicitProviderId: 'builtin' };
 const SLOW = { ...BUILTIN, explicitModel: 'demo/echo?delay=200' };
 const STUBBORN = { explicitProviderId: 'stubborn' };
+const TURNS = 8;
 const LONG_TEXT = Array.from({ length: 1000 }, (_, index) => `word${index}`).join(' ');
 
 /** Reads a stream to its end; `began` resolves with its first bytes. */
@@ -48,9 +81,40 @@ const post = (path: string, headers: Headers, body: object) =>
     body: JSON.stringify(body),
   });
 
+/** Sends the head and the first bytes of a body; resolves when the guard has let it in. The rest is sent when the end is awaited. */
+async function beginUpload(path: string, headers: Headers, body: string): Promise<() => Promise<Json>> {
+  const sent = Promise.withResolvers<Json>();
+  const upload = request(`${url}${path}`, {
+    method: 'POST',
+    headers: { ...headers, 'content-length': body.length, expect: '100-continue' },
+  });
+  upload.on('response', async (response) => {
+    let text = '';
+    for await (const chunk of response) text += String(chunk);
+    sent.resolve({ status: response.statusCode, ...JSON.parse(text) });
+  });
+  upload.on('error', sent.reject);
+  const isLetIn = new Promise((resolve) => upload.on('continue', resolve));
+  upload.flushHeaders();
+  upload.write(body.slice(0, 20));
+  await isLetIn;
+  return () => {
+    upload.end(body.slice(20));
+    return sent.promise;
+  };
+}
+
+interface Credentials {
+  readonly headers: Headers;
+  readonly cookie: string;
+}
+
 /** By kind of work: begins it, resolves when it is under way, and tells how it ended. */
 const OPERATIONS: Readonly<
-  Record<string, { begin(headers: Headers): Promise<() => Promise<unknown>>; readonly ends: unknown }>
+  Record<
+    string,
+    { begin(headers: Headers, credentials: Credentials): Promise<() => Promise<unknown>>; readonly ends: unknown }
+  >
 > = {
   'a stream of a model': {
     async begin(headers) {
@@ -166,35 +230,93 @@ const OPERATIONS: Readonly<
     },
     ends: 1008,
   },
+  'a job of a schedule': {
+    async begin(headers) {
+      const task = { sessionId: 'scheduled', taskPrompt: LONG_TEXT, routing: SLOW };
+      const made = await send('POST', '/api/bridge/schedules', headers, { name: 'nightly', every: '1h', task });
+      assert.equal(made.status, 201, JSON.stringify(made.body));
+      const { scheduleId } = made.body.schedule;
+      const { jobId } = (await send('POST', `/api/bridge/schedules/${scheduleId}/run`, headers, {})).body;
+      const state = async () => (await rpc('app.jobs.get', bearer(BRIDGE_TOKEN), { jobId })).body.result;
+      await until('its job to run or to wait', async () => ['running', 'pending'].includes((await state()).status));
+      return () =>
+        until('its job to end', async () => {
+          const { status, errorCode } = await state();
+          return status === 'failed' && errorCode;
+        });
+    },
+    ends: 'JOB_CANCELLED',
+  },
+  'a page that follows with the cookie of its login': {
+    async begin(_headers, { cookie }) {
+      const socket = await openSocket({ cookie, origin: url }, '/api/bridge/live');
+      socket.call('watch', { topics: ['sessions'] });
+      await until('its first message', () => socket.messages.length > 0);
+      return async () => {
+        const code = await socket.closed();
+        return [code, (await send('GET', '/api/bridge/sessions', { cookie, 'sec-fetch-site': 'same-origin' })).status];
+      };
+    },
+    ends: [1008, 401],
+  },
+  'a socket with a token for five minutes': {
+    async begin(_headers, { cookie }) {
+      const sameOrigin = { cookie, 'sec-fetch-site': 'same-origin' };
+      const { status, body } = await send('POST', '/api/auth/token/jwt', sameOrigin, {});
+      assert.equal(status, 200, JSON.stringify(body));
+      return (await openSocket(bearer(body.access_token))).closed;
+    },
+    ends: 1008,
+  },
+  'a download from a model API': {
+    async begin(headers) {
+      const form = new FormData();
+      form.append('purpose', 'assistants');
+      form.append('file', new Blob(['abc']), 'notes.txt');
+      const there = { ...headers, 'x-model-api': 'lab' };
+      const stored = await fetch(`${url}/v1/files`, { method: 'POST', headers: there, body: form });
+      assert.equal(stored.status, 200, await stored.clone().text());
+      const { began, ended } = readStream(await fetch(`${url}/v1/files/file-1/content`, { headers }));
+      const outcome = ended.then(
+        () => 'whole',
+        () => 'cut off',
+      );
+      await began;
+      return () => outcome;
+    },
+    ends: 'cut off',
+  },
+  'a file for a model API that is still on its way': {
+    async begin(headers) {
+      const type = { 'content-type': 'multipart/form-data; boundary=x' };
+      const part = (name: string, value: string) =>
+        `--x\r\nContent-Disposition: form-data; ${name}\r\n\r\n${value}\r\n`;
+      const body = `${part('name="purpose"', 'assistants')}${part('name="file"; filename="a.txt"', 'abc')}--x--\r\n`;
+      const finish = await beginUpload('/v1/files', { ...headers, ...type, 'x-model-api': 'lab' }, body);
+      return async () => {
+        const { status, error } = await finish();
+        return [status, error?.code];
+      };
+    },
+    ends: [401, 'invalid_api_key'],
+  },
+  'a file for a prompt that is still on its way': {
+    async begin(headers) {
+      const type = { 'content-type': 'text/plain', 'x-file-name': 'notes.txt' };
+      const finish = await beginUpload('/api/bridge/attachments', { ...headers, ...type }, 'a'.repeat(100));
+      return async () => {
+        const { status, error } = await finish();
+        return [status, error];
+      };
+    },
+    ends: [401, 'unauthorized'],
+  },
   'a request whose body is still on its way': {
     async begin(headers) {
       const params = { sessionId: 'slow-body', taskPrompt: 'Hello', routing: BUILTIN };
       const body = JSON.stringify({ jsonrpc: '2.0', id: '1', method: 'session.start', params });
-      const sent = Promise.withResolvers<Json>();
-      const upload = request(`${url}/acp/rpc`, {
-        method: 'POST',
-        headers: {
-          ...headers,
-          'content-type': 'application/json',
-          'content-length': body.length,
-          expect: '100-continue',
-        },
-      });
-      upload.on('response', async (response) => {
-        let text = '';
-        for await (const chunk of response) text += String(chunk);
-        sent.resolve(JSON.parse(text));
-      });
-      upload.on('error', sent.reject);
-      // The head was read, and the guard has let it in.
-      const isLetIn = new Promise((resolve) => upload.on('continue', resolve));
-      upload.flushHeaders();
-      upload.write(body.slice(0, 20));
-      await isLetIn;
-      return async () => {
-        upload.end(body.slice(20));
-        return (await sent.promise).error?.data.code;
-      };
+      const finish = await beginUpload('/acp/rpc', { ...headers, 'content-type': 'application/json' }, body);
+      return async () => (await finish()).error?.data.code;
     },
     ends: 'UNAUTHORIZED',
   },
@@ -203,8 +325,9 @@ const OPERATIONS: Readonly<
 test('a pause ends every kind of work that is under way, and nothing of it begins again', async () => {
   const person = await newPerson('user', 'maker');
   const headers = bearer((await newToken(person, ['bridge', 'completions'])).token);
+  const credentials = { headers, cookie: person.cookie };
   const underWay: [string, () => Promise<unknown>][] = [];
-  for (const [kind, { begin }] of Object.entries(OPERATIONS)) underWay.push([kind, await begin(headers)]);
+  for (const [kind, { begin }] of Object.entries(OPERATIONS)) underWay.push([kind, await begin(headers, credentials)]);
   const pausedAt = performance.now();
   assert.equal((await pause(person.id)).status, 200);
   for (const [kind, ended] of underWay) {
@@ -223,4 +346,37 @@ test('a pause ends every kind of work that is under way, and nothing of it begin
     return counts.running + counts.waiting === 0;
   });
   assert.ok(pausedFor() < timeLimit(1000), `${pausedFor()} ms`);
+});
+
+test('a pause of an administrator stops what is being installed, and an export to someone who reads slowly', async () => {
+  const admin = await newPerson('admin');
+  const headers = bearer(admin.token);
+  const install = send('POST', '/api/bridge/agents/claude/install', headers);
+  const npm = Number(await until('npm to run', () => readFile(NPM_STARTED, 'utf8').catch(() => '')));
+  // As much text as no buffer between the two takes.
+  const text = 'w'.repeat(1_000_000);
+  for (let turn = 0; turn < TURNS; turn += 1) {
+    const params = { sessionId: 'long', taskPrompt: text, routing: BUILTIN };
+    const { body } = await rpc(turn === 0 ? 'session.start' : 'session.message', headers, params);
+    assert.equal(body.result?.status, 'completed', JSON.stringify(body).slice(0, 300));
+  }
+  const reader = connect(Number(new URL(url).port), '127.0.0.1');
+  after(() => reader.destroy());
+  const path = '/api/bridge/sessions/long/export?form=json';
+  reader.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${headers.authorization}\r\n\r\n`);
+  await once(reader, 'readable');
+  const pausedAt = performance.now();
+  assert.equal((await pause(admin.id)).status, 200);
+  const { status, body } = await inTime('the end of the installation', install);
+  assert.deepEqual([status, body.error], [401, 'unauthorized']);
+  assert.equal(isAlive(npm), false);
+  const pausedFor = performance.now() - pausedAt;
+  assert.ok(pausedFor < timeLimit(1000), `${pausedFor} ms`);
+  let received = '';
+  reader.on('data', (chunk) => {
+    received += chunk;
+  });
+  await inTime('the end of the export', once(reader, 'close'));
+  assert.match(received, /^HTTP\/1\.1 200 /);
+  assert.doesNotMatch(received, /\r\n0\r\n\r\n$/, 'it is not complete');
 });

@@ -30,6 +30,7 @@ export async function startPeople(
   scope: Scope,
   tokens: { readonly bridge: string; readonly completions: string },
   { plans = {}, completions = {}, ...more }: MoreSettings = {},
+  environment: Readonly<Record<string, string>> = {},
 ) {
   const folder = await mkdtemp(join(tmpdir(), 'trestle-people-'));
   const { settings, problems } = resolveTrestle(
@@ -56,7 +57,7 @@ export async function startPeople(
   const system = await startSystem({
     settings,
     services: ['bridge', 'completions', 'accounts'],
-    environment: {},
+    environment,
     homeDirectory: folder,
     privatePaths: { folders: [], files: [] },
     logger: silentLogger,

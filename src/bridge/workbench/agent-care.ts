@@ -1,4 +1,4 @@
-import { deadline } from '../../platform/clock/clock.ts';
+import { deadline, joinSignals } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { may, type Principal } from '../../platform/identity/principal.ts';
 import type { RawJson } from '../../platform/json-rpc/envelope.ts';
@@ -17,9 +17,9 @@ export interface AgentCare {
   /** Runs one turn in a session of the caller, which is closed again. */
   test(principal: Principal, providerId: string): Promise<AgentTest>;
   /** Installs an agent of the table with npm. Throws AGENT_UNKNOWN, AGENT_INSTALLING, NPM_FAILED. */
-  install(providerId: string): Promise<InstalledAgent>;
+  install(principal: Principal, providerId: string): Promise<InstalledAgent>;
   /** Logs in to an agent of the catalog, or says what to run. */
-  logIn(providerId: string, methodId: string | undefined): Promise<AgentLogin>;
+  logIn(principal: Principal, providerId: string, methodId: string | undefined): Promise<AgentLogin>;
   stop(): void;
 }
 
@@ -46,6 +46,21 @@ export function createAgentCare(options: AgentCareOptions): AgentCare {
     const provider = providers.get(providerId);
     if (provider !== undefined) return provider;
     throw new AppError('AGENT_UNKNOWN', { agent: providerId.slice(0, 100), known: [...providers.keys()].join(', ') });
+  }
+
+  /** Does what must stop with this program, and with the login of the caller. Throws UNAUTHORIZED when that has ended. */
+  async function during<T>({ credential }: Principal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const revoked = new AbortController();
+    const forget = credential?.onEnd(() => revoked.abort());
+    const { signal, release } = joinSignals(stopped.signal, revoked.signal);
+    try {
+      return await work(signal);
+    } catch (error) {
+      throw revoked.signal.aborted ? new AppError('UNAUTHORIZED') : error;
+    } finally {
+      forget?.();
+      release();
+    }
   }
 
   return {
@@ -99,27 +114,29 @@ export function createAgentCare(options: AgentCareOptions): AgentCare {
         await sessionCalls.close({ sessionId }, { ...call, method: 'session.close' }).catch(ignore);
       }
     },
-    async install(providerId) {
-      const call = { timeoutMs: MAX_INSTALL_MS, signal: stopped.signal };
-      const version = await options.installer.install(providerId, call);
+    async install(principal, providerId) {
+      const version = await during(principal, (signal) =>
+        options.installer.install(providerId, { timeoutMs: MAX_INSTALL_MS, signal }),
+      );
       const isOffered = providers.has(providerId);
       if (isOffered) probes.lookNow(providerId);
       return { providerId, version, offered: isOffered };
     },
-    async logIn(providerId, methodId) {
+    async logIn(principal, providerId, methodId) {
       const { logIn } = providerOf(providerId);
       if (logIn === undefined) {
         throw new AppError('AGENT_WITHOUT_LOGIN', { agent: providerId, reason: 'it has no login of its own' });
       }
       if (loggingIn.has(providerId)) throw new AppError('AGENT_LOGGING_IN', { agent: providerId });
       loggingIn.add(providerId);
-      const limit = deadline(clock, MAX_LOGIN_MS, [stopped.signal]);
       try {
-        const report = await logIn(methodId, limit.signal);
+        const report = await during(principal, async (signal) => {
+          const limit = deadline(clock, MAX_LOGIN_MS, [signal]);
+          return logIn(methodId, limit.signal).finally(limit.release);
+        });
         probes.lookNow(providerId);
         return { providerId, ...report, methods: [...report.methods] };
       } finally {
-        limit.release();
         loggingIn.delete(providerId);
       }
     },

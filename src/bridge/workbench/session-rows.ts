@@ -128,7 +128,10 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
           return reply.send(text);
         }
         reply.header('content-disposition', `attachment; filename="session.${form === 'json' ? 'json' : 'md'}"`);
-        return reply.send(Readable.from(history.exported(key, session, form), { objectMode: false }));
+        const exported = Readable.from(history.exported(key, session, form), { objectMode: false });
+        const forget = caller.principal.credential?.onEnd(() => exported.destroy());
+        if (forget !== undefined) exported.once('close', forget);
+        return reply.send(exported);
       },
     ),
     defineRoute(

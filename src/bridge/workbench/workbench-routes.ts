@@ -227,7 +227,7 @@ export function workbenchRoutes(
           'Installs an agent of the table of `trestle agents` with npm, within four minutes. For administrators with a login from the last five minutes.',
         response: { 200: InstalledAgent },
       },
-      ({ params }) => agentCare.install(params.providerId),
+      ({ caller, params }) => agentCare.install(caller.principal, params.providerId),
     ),
     defineRoute(
       'POST /api/bridge/agents/:providerId/login',
@@ -238,7 +238,7 @@ export function workbenchRoutes(
         body: LoginRequest,
         response: { 200: AgentLogin },
       },
-      ({ params, body }) => agentCare.logIn(params.providerId, body.methodId),
+      ({ caller, params, body }) => agentCare.logIn(caller.principal, params.providerId, body.methodId),
     ),
     defineRoute(
       'GET /api/bridge/nodes',

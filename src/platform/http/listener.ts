@@ -224,7 +224,7 @@ export function createListener(options: ListenerOptions): Listener {
       createRouteRow({ surface, route, metrics, defaultBodyLimit: limits.bodyBytes }),
     ),
   );
-  const router = createRouter({ rows, refuse, isDraining: isLeaving });
+  const router = createRouter({ rows, refuse, isDraining: isLeaving, clock });
   const isTrustedProxy = createAddressMatcher(trustedProxies);
   const origin = { hasTrustedProxies: trustedProxies.length > 0, isTrustedProxy };
 

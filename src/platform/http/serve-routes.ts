@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import findMyWay, { type HTTPMethod } from 'find-my-way';
+import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import { crossOriginHeaders } from './cross-origin.ts';
 import type { HttpMetrics } from './http-metrics.ts';
@@ -12,6 +13,7 @@ interface RouterOptions {
   readonly rows: readonly RouteRow[];
   readonly refuse: RefuseRequest;
   isDraining(): boolean;
+  readonly clock: Pick<Clock, 'monotonic'>;
 }
 
 /** A request that has found its row. */
@@ -23,9 +25,11 @@ interface Matched {
 }
 
 const MAX_PARAMETER_LENGTH = 4096;
+/** A body that arrives later than this after its head may outlast the credential of its caller: the guard is asked again. */
+const GUARD_HOLDS_MS = 50;
 
 /** Routes requests to rows: guard, then type and size of the body, then its content, then the handler. */
-export function createRouter({ rows, refuse, isDraining }: RouterOptions) {
+export function createRouter({ rows, refuse, isDraining, clock }: RouterOptions) {
   const methods = [...new Set(rows.map(({ method }) => method))];
   const router = findMyWay({
     maxParamLength: MAX_PARAMETER_LENGTH,
@@ -69,19 +73,28 @@ export function createRouter({ rows, refuse, isDraining }: RouterOptions) {
     reply.header('x-request-id', state.requestId);
     if (row.surface.crossOrigin !== undefined) reply.headers(crossOriginHeaders(row.surface, state));
     if (isDraining()) reply.header('connection', 'close');
+    ask(matched, enter);
+  }
+
+  /** Asks the guard who is calling, and goes on with the next step when it lets them in. */
+  function ask(matched: Matched, next: (matched: Matched, bytes?: Buffer) => void, bytes?: Buffer): void {
+    const { row, state } = matched;
+    const letIn = (caller: unknown) => {
+      state.caller = caller;
+      next(matched, bytes);
+    };
     try {
       const caller = row.guard(state);
-      if (isThenable(caller)) caller.then((value) => enter(matched, value), failureOf(matched));
-      else enter(matched, caller);
+      if (isThenable(caller)) caller.then(letIn, failureOf(matched));
+      else letIn(caller);
     } catch (error) {
       fail(matched, error);
     }
   }
 
   /** Reads the body, if the row has one: nothing of it was read before the guard let the caller in. */
-  function enter(matched: Matched, caller: unknown): void {
+  function enter(matched: Matched): void {
     const { row, state, reply } = matched;
-    state.caller = caller;
     if (row.body === undefined) {
       answer(matched);
       return;
@@ -96,8 +109,9 @@ export function createRouter({ rows, refuse, isDraining }: RouterOptions) {
       reply.raw.writeContinue();
     }
     readBody(state.request, row.bodyLimit, (error, bytes) => {
-      if (error === undefined) answer(matched, bytes);
-      else fail(matched, error);
+      if (error !== undefined) fail(matched, error);
+      else if (clock.monotonic() - state.startedAt < GUARD_HOLDS_MS) answer(matched, bytes);
+      else ask(matched, answer, bytes);
     });
   }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import type { RequestHead } from '../../../src/platform/http/surface.ts';
 import { exchange, openRaw, statusOf } from '../../kit/raw-connection.ts';
@@ -123,4 +124,38 @@ test('a guard sees the head of a request, and the same for an upgrade', async (t
     { ...common, path: '/lab/x' },
     { ...common, path: '/lab/y' },
   ]);
+});
+
+test('a body that arrives late is for someone whom the guard lets in again', async (t) => {
+  let isActive = true;
+  let handled = 0;
+  const guard = (head: RequestHead) => {
+    if (!isActive) throw new AppError('UNAUTHORIZED');
+    return needsToken(head);
+  };
+  const handle = ({ caller }: { caller: unknown }) => ({ caller, handled: handled++ });
+  const routes = [
+    routeOf({ method: 'POST', path: '/lab/now', body: 'json', guard, handle }),
+    routeOf({ method: 'POST', path: '/lab/later', body: 'json', guard: async (head) => guard(head), handle }),
+  ];
+  const { bound } = await startListener(t, { surfaces: [surfaceOf({ routes })] });
+  for (const { path } of routes) {
+    for (const [staysActive, status] of [
+      [true, 200],
+      [false, 401],
+    ] as const) {
+      isActive = true;
+      const raw = await openRaw(t, bound.port);
+      const fields =
+        'Host: a\r\nAuthorization: Bearer right\r\nContent-Type: application/json\r\nContent-Length: 2\r\n';
+      raw.socket.write(`POST ${path} HTTP/1.1\r\n${fields}Expect: 100-continue\r\n\r\n`);
+      await raw.until('100 Continue\r\n\r\n');
+      isActive = staysActive;
+      await sleep(100);
+      raw.socket.write('{}');
+      const answer = await raw.until(staysActive ? '"handled"' : '"requestId"');
+      assert.equal(statusOf(answer.slice(answer.lastIndexOf('HTTP/1.1'))), status, path);
+    }
+  }
+  assert.equal(handled, 2);
 });
