@@ -73,6 +73,7 @@ export interface CompletionsOptions extends Runtime {
   readonly environment: Environment;
   /** Messages between instances. Undefined: no other shares the database. */
   readonly wakeUps?: MeteredKeysOptions['wakeUps'];
+  readonly shared?: MeteredKeysOptions['shared'];
   /** Whether an address is the one this program listens at. */
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
   /** The people that keys belong to; undefined while this service runs alone. */

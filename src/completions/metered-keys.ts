@@ -5,6 +5,7 @@ import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
 import type { Identify } from '../platform/identity/principal.ts';
+import type { SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { PriceOf } from './apis/prices.ts';
@@ -20,6 +21,7 @@ import {
   type KeyRegister,
   type OwnKeys,
 } from './keys/key-register.ts';
+import { createSharedBudgets } from './keys/shared-budgets.ts';
 import { createBudgetAlerts } from './metering/budget-alerts.ts';
 import { startCallExports } from './metering/call-exports.ts';
 import { type CallLog, createCallLog, startUsageRetention } from './metering/call-log.ts';
@@ -61,6 +63,8 @@ export interface MeteredKeysOptions extends Runtime {
   readonly database: Database<CompletionsSchema>;
   /** Messages between instances. Undefined: no other shares the database. */
   readonly wakeUps?: WakeUps | undefined;
+  /** Limits and budgets that other instances count too. Undefined: this one counts alone. */
+  readonly shared?: SharedLimits | undefined;
   readonly priceOf: PriceOf;
   /** The people that keys belong to; undefined while this service runs alone. */
   readonly owners?: KeyOwners | undefined;
@@ -104,10 +108,16 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
   };
   const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, record, onChanged: lookup.forget });
 
+  const { alerts: addressed = { url: '', token: '' } } = settings;
+  const alerts = createBudgetAlerts({ settings: addressed, clock, randomness, makeId, logger });
+  const { shared } = options;
+  const sharedBudgets =
+    shared && createSharedBudgets({ ...shared, store: keyStore, clock, onAlert: (alert) => alerts.tell(alert) });
   const meter = createUsageMeter({
     store: usageStore,
     clock,
     makeId,
+    release: sharedBudgets?.release,
     onLost: logLosses(logger, clock),
   });
   const figures = createCallFigures(meter.figures);
@@ -121,18 +131,13 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
           clock,
           onError: warnOf('spans not sent'),
         });
-  const { alerts: addressed = { url: '', token: '' } } = settings;
-  const alerts = createBudgetAlerts({ settings: addressed, clock, randomness, makeId, logger });
-  const budgets = createBudgets({
-    clock,
-    readSpent: keyStore.spent,
-    unstored: meter.unstored,
-    freshMs,
-    onAlert: alerts.tell,
-  });
+  const budgets =
+    sharedBudgets ??
+    createBudgets({ clock, readSpent: keyStore.spent, unstored: meter.unstored, freshMs, onAlert: alerts.tell });
   const admissions = createAdmissions({
     clock,
     budgets,
+    shared: shared?.buckets,
     priceOf,
     keepsContent: settings.store_content,
     observers: [meter.observe, figures.observe, ...(spans === undefined ? [] : [spans.observe])],
@@ -194,6 +199,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
       await exporting.stop();
       await alerts.stop();
       await meter.close();
+      await sharedBudgets?.stop();
       await spans?.stop();
     },
   };

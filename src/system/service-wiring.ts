@@ -30,6 +30,7 @@ import type { HttpSurface } from '../platform/http/surface.ts';
 import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
 import { createSortableIds } from '../platform/ids/sortable-id.ts';
 import type { MethodRow } from '../platform/json-rpc/method-table.ts';
+import type { SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { createSecretBox, deriveKeys, type SecretBox, type SecretKeys } from '../platform/secrets/secret-keys.ts';
@@ -67,6 +68,8 @@ export interface ServiceParts extends Runtime {
   readonly relayKeys: SecretKeys;
   /** Messages between instances. Undefined: no other shares the database. */
   readonly wakeUps?: WakeUps | undefined;
+  /** Limits that other instances count too. */
+  readonly shared?: SharedLimits | undefined;
 }
 
 /** What every running service has. */

@@ -104,6 +104,11 @@ const settingsSchema = setting.group('What all services share.', {
       description:
         'How long an instance that is stopped goes on to serve everything while `/readyz` says 503, so that balancers see it first. Without PostgreSQL there is no notice.',
     }),
+    limits_without_database: setting.choice(['refuse', 'pass'], {
+      default: 'refuse',
+      description:
+        'What happens to completions with limits or budgets while the database, which counts them for all instances, is away and this instance has used up its part: HTTP 503, or they pass uncounted. Keys without limits pass anyway.',
+    }),
   }),
   log: setting.group('What is logged to standard error.', {
     level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {

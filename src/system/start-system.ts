@@ -25,7 +25,7 @@ import {
   type Settings,
   settingsDeclaration,
 } from './settings.ts';
-import { openStores, type Stores } from './stores.ts';
+import { openSharedLimits, openStores, type Stores } from './stores.ts';
 import { type SettingsInForce, startSystemStatus } from './system-status.ts';
 
 interface SystemOptions {
@@ -83,6 +83,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
   const wakeUps = await listenForOthers(settings, logger);
   if (wakeUps !== undefined) opened.defer(() => wakeUps.stop());
+  const shared = await openSharedLimits(settings, { clock, logger }, opened);
   const prepared = await prepareServiceParts({
     settings,
     services: names,
@@ -94,7 +95,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     clock,
     logger,
   });
-  const parts: ServiceParts = { ...prepared, wakeUps };
+  const parts: ServiceParts = { ...prepared, wakeUps, shared };
   let listeningAt = '';
   let digest = settingsDigest(settings, parts.relayKeys);
   /** None before there is a listener. */

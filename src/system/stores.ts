@@ -4,14 +4,17 @@ import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { completionsMigrations } from '../completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
-import { type Clock, pause, systemClock } from '../platform/clock/clock.ts';
+import { type Clock, pause, repeat, systemClock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/control-socket.ts';
 import type { AnyDatabase, Database, DatabaseLocation } from '../platform/database/database.ts';
 import type { DatabaseDefinition, Migration } from '../platform/database/migrations.ts';
 import { openDatabase } from '../platform/database/open-database.ts';
+import type { ClusterSchema } from '../platform/database/postgres/limit-buckets.ts';
 import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import type { Environment } from '../platform/runtime/runtime.ts';
+import { createSharedBuckets, type SharedLimits } from '../platform/limits/shared-buckets.ts';
+import { createStoreWatch } from '../platform/limits/store-watch.ts';
+import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
 import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
 
@@ -162,6 +165,40 @@ async function openStore<Schema>(
   const database = await openDatabase<Schema>({ ...definition, location, clock });
   opened.defer(() => database.close());
   return database;
+}
+
+/** How many connections limits need: each statement is short, and those of one bucket go together. */
+const LIMIT_CONNECTIONS = 4;
+const SWEEP_MS = 10 * 60_000;
+
+/** Limits that all instances of a PostgreSQL database count together; undefined on SQLite, where there is one. */
+export async function openSharedLimits(
+  { database: { url, listen_url: directUrl }, cluster }: Settings,
+  { clock, logger }: Pick<Runtime, 'clock' | 'logger'>,
+  opened: AsyncDisposableStack,
+): Promise<SharedLimits | undefined> {
+  if (url === '') return undefined;
+  const { clusterMigrations, createBucketStore } = await import('../platform/database/postgres/limit-buckets.ts');
+  const direct = directUrl === '' ? {} : { directUrl };
+  const location = { engine: 'postgres', url, schema: 'cluster', connections: LIMIT_CONNECTIONS, ...direct } as const;
+  const database = await openDatabase<ClusterSchema>({
+    name: 'cluster',
+    migrations: clusterMigrations,
+    location,
+    clock,
+  });
+  opened.defer(() => database.close());
+  const store = createBucketStore(database);
+  const onAway = (error: unknown) =>
+    logger.warn({ err: error, calls: cluster.limits_without_database }, 'limits cannot be counted: no database');
+  const watch = createStoreWatch({ clock, onAway });
+  const passWhenAway = cluster.limits_without_database === 'pass';
+  const buckets = createSharedBuckets({ store, clock, watch, passWhenAway });
+  opened.defer(() => buckets.stop());
+  const onError = (error: unknown) => logger.warn({ err: error }, 'old limits not removed');
+  const sweeping = repeat({ clock, pauseMs: SWEEP_MS, work: store.sweep, onError });
+  opened.defer(() => sweeping.stop());
+  return { buckets, watch, passWhenAway };
 }
 
 /** One file per service, or one schema per service of a PostgreSQL database. */

@@ -95,7 +95,7 @@ export interface RunningCall {
   leave(reason: AppError): void;
 }
 
-interface AdmissionRequest {
+export interface AdmissionRequest {
   /** Tokens that the call may cost, for limits by token and for the reservation of a budget. */
   readonly estimatedTokens: number;
   readonly estimatedCostNano: number;

@@ -6,7 +6,16 @@ import { nanoOfUsd } from '../apis/prices.ts';
 export interface Budgets {
   /** Reads what was spent, unless that is known; nothing may be reserved before. Undefined when there is nothing to read. */
   prepare(keyId: string, budget: Budget): Promise<void> | undefined;
-  /** Sets the amount aside; undefined when the budget has no room for it. */
+  /** Sets the amount aside; undefined when the budget has no room for it. Waits only where other instances count too. */
+  reserve(
+    keyId: string,
+    budget: Budget,
+    nano: number,
+  ): BudgetReservation | undefined | Promise<BudgetReservation | undefined>;
+}
+
+/** Budgets that this instance counts alone. */
+interface OwnBudgets extends Budgets {
   reserve(keyId: string, budget: Budget, nano: number): BudgetReservation | undefined;
 }
 
@@ -38,7 +47,14 @@ interface BudgetsOptions {
   onAlert?(alert: BudgetAlert): void;
 }
 
-interface Spending {
+/** What was told of a budget in its period. */
+export interface ToldLevel {
+  /** The highest level that was told in this period, of a budget of this size. */
+  told: number;
+  toldOf: number;
+}
+
+interface Spending extends ToldLevel {
   /** The period that was read; another one begins when a person gets another plan. */
   kind: Budget['period'] | undefined;
   period: string;
@@ -49,34 +65,52 @@ interface Spending {
   settled: number;
   readAt: number;
   reading: Promise<void> | undefined;
-  /** The highest level that was told in this period, of a budget of this size. */
-  told: number;
-  toldOf: number;
 }
 
 const ALERT_LEVELS = [100, 80, 50];
 /** A call that is refused from here on is refused because the budget is used up, and not because the call is dear. */
 const NEARLY_SPENT = 80;
 
+/** Of a budget, what was spent; `limit` and `spent` in nano-USD. */
+interface SpentBudget {
+  readonly bucket: string;
+  readonly budget: Budget;
+  readonly period: string;
+  readonly spent: number;
+}
+
+/** Tells once in a period when half, most and all of a budget is spent. */
+export function createBudgetLevels(onAlert: BudgetsOptions['onAlert']) {
+  const levelOf = (spent: number, limit: number): number =>
+    ALERT_LEVELS.find((percent) => (spent / limit) * 100 >= percent) ?? 0;
+  return {
+    /** What was spent before this program began has been told by the one before it. */
+    begin(state: ToldLevel, { usd }: Budget, spent: number): void {
+      state.toldOf = nanoOfUsd(usd);
+      state.told = levelOf(spent, state.toldOf);
+    },
+    tell(state: ToldLevel, { bucket, budget: { usd }, period, spent }: SpentBudget, isRefused = false): void {
+      const limit = nanoOfUsd(usd);
+      // Another budget has other levels.
+      if (state.toldOf !== limit) state.told = 0;
+      state.toldOf = limit;
+      const level = levelOf(spent, limit);
+      const percent = isRefused && level >= NEARLY_SPENT ? 100 : level;
+      if (percent <= state.told) return;
+      state.told = percent;
+      onAlert?.({ bucket, percent, spentNano: spent, usd, period });
+    },
+  };
+}
+
 const MAX_IDLE = 10_000;
 
-export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: BudgetsOptions): Budgets {
+export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: BudgetsOptions): OwnBudgets {
   const known = new Map<string, Spending>();
+  const levels = createBudgetLevels(onAlert);
 
-  function levelOf({ spent }: Spending, limit: number): number {
-    return ALERT_LEVELS.find((percent) => (spent / limit) * 100 >= percent) ?? 0;
-  }
-
-  function tell(keyId: string, spending: Spending, { usd }: Budget, isRefused = false): void {
-    const limit = nanoOfUsd(usd);
-    // Another budget has other levels.
-    if (spending.toldOf !== limit) spending.told = 0;
-    spending.toldOf = limit;
-    const level = levelOf(spending, limit);
-    const percent = isRefused && level >= NEARLY_SPENT ? 100 : level;
-    if (percent <= spending.told) return;
-    spending.told = percent;
-    onAlert?.({ bucket: keyId, percent, spentNano: spending.spent, usd, period: spending.period });
+  function tell(bucket: string, spending: Spending, budget: Budget, isRefused = false): void {
+    levels.tell(spending, { bucket, budget, period: spending.period, spent: spending.spent }, isRefused);
   }
 
   async function read(keyId: string, spending: Spending, budget: Budget): Promise<void> {
@@ -91,11 +125,8 @@ export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: 
     spending.period = period;
     spending.spent = stored + pending + (spending.settled - before);
     spending.readAt = clock.monotonic();
-    if (!isKnown) {
-      // What was spent before this program began has been told by the one before it.
-      spending.toldOf = nanoOfUsd(budget.usd);
-      spending.told = levelOf(spending, spending.toldOf);
-    } else tell(keyId, spending, budget);
+    if (!isKnown) levels.begin(spending, budget, spending.spent);
+    else tell(keyId, spending, budget);
   }
 
   function inPeriod(spending: Spending, kind: Budget['period']): Spending {
@@ -138,7 +169,7 @@ export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: 
     }
   }
 
-  const budgets: Budgets = {
+  const budgets: OwnBudgets = {
     prepare(keyId, budget) {
       const spending = find(keyId);
       const { reading } = spending;

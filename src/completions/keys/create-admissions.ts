@@ -1,8 +1,11 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Bucket } from '../../platform/identity/owner.ts';
+import type { SharedBuckets } from '../../platform/limits/shared-buckets.ts';
 import type { PriceOf } from '../apis/prices.ts';
 import {
+  type Admission,
+  type AdmissionRequest,
   type Admissions,
   type CallObserver,
   type CallOutcome,
@@ -13,11 +16,13 @@ import {
   type SettledCall,
 } from './admission.ts';
 import { type BudgetReservation, type Budgets, periodEndsAfterMs, periodOf } from './budgets.ts';
-import { createRateLimits, type RateLimits } from './rate-limits.ts';
+import { createRateLimits, createSharedRates, type RateLimits, type TakenRate, takeShared } from './rate-limits.ts';
 
 export interface AdmissionsOptions {
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   readonly budgets: Budgets;
+  /** Limits that other instances count too. Undefined: this one counts alone. */
+  readonly shared?: SharedBuckets | undefined;
   readonly priceOf: PriceOf;
   readonly keepsContent: boolean;
   /** Called for every call that has ended. */
@@ -38,11 +43,23 @@ interface KnownLimits {
   readonly rates: RateLimits;
 }
 
+/** What a call has taken of its limits. */
+interface Rated {
+  readonly taken: readonly TakenRate[];
+  headers(): Readonly<Record<string, string>>;
+}
+
+type Reserved = readonly BudgetReservation[];
+
+interface Entered extends Rated {
+  readonly reservations: Reserved;
+}
+
 const MAX_IDLE = 10_000;
 const NO_HEADERS: Readonly<Record<string, string>> = {};
 
 export function createAdmissions(options: AdmissionsOptions): RunningAdmissions {
-  const { clock, budgets, priceOf, keepsContent, observers, onProblem } = options;
+  const { clock, budgets, shared, priceOf, keepsContent, observers, onProblem } = options;
   const known = new Map<string, KnownLimits>();
   const running = new Map<string, Set<RunningCall>>();
   /** By bucket with a limit of parallel calls, how many run. */
@@ -77,14 +94,26 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
     for (const [id, { rates }] of known) if (rates.isIdle()) known.delete(id);
   }
 
-  function reserve({ id, name, limits: { budget } }: Bucket, nano: number, mayCost: boolean) {
-    if (budget === undefined) return undefined;
-    // A budget of 0 pays for nothing, so there is nothing to reserve either.
-    if (budget.usd === 0 && !mayCost) return undefined;
-    const reservation = budget.usd === 0 ? undefined : budgets.reserve(id, budget, nano);
-    if (reservation !== undefined) return reservation;
+  /** Throws RATE_LIMIT_EXCEEDED. Takes of all limits, or of none. */
+  function takeRates(buckets: readonly Bucket[], tokens: number): Rated | Promise<Rated> {
+    if (shared !== undefined) {
+      const limited = buckets.filter(
+        ({ limits }) => limits.requestsPerMinute !== undefined || limits.tokensPerMinute !== undefined,
+      );
+      const rates = limited.map(({ id, limits }) => createSharedRates(id, limits, shared));
+      const taken = takeShared(rates, tokens);
+      const rated = (one: TakenRate): Rated => ({ taken: [one], headers: () => headersOf(rates) });
+      return taken instanceof Promise ? taken.then(rated) : rated(taken);
+    }
+    const rates = allRatesOf(buckets);
+    for (const rate of rates) rate.check(tokens);
+    return { taken: rates.map((rate) => rate.take(tokens)), headers: () => headersOf(rates) };
+  }
+
+  function exceeded({ name, limits: { budget } }: Bucket): AppError {
+    if (budget === undefined) throw new TypeError('a bucket without a budget has nothing to exceed');
     const endsAfter = periodEndsAfterMs(budget.period, clock.now());
-    throw new AppError('BUDGET_EXCEEDED', {
+    return new AppError('BUDGET_EXCEEDED', {
       ...budget,
       of: name,
       ...(endsAfter !== undefined && budget.usd > 0 && { retryAfterSeconds: Math.ceil(endsAfter / 1000) }),
@@ -92,18 +121,63 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
   }
 
   /** Reserves in all buckets, or in none. */
-  function reserveAll(buckets: readonly Bucket[], nano: number, mayCost: boolean): readonly BudgetReservation[] {
-    const reserved: BudgetReservation[] = [];
-    try {
-      for (const bucket of buckets) {
-        const reservation = reserve(bucket, nano, mayCost);
-        if (reservation !== undefined) reserved.push(reservation);
-      }
-    } catch (error) {
-      for (const reservation of reserved) reservation.settle(0);
-      throw error;
+  function reserveAll(buckets: readonly Bucket[], nano: number, mayCost: boolean): Reserved | Promise<Reserved> {
+    const used: Bucket[] = [];
+    const asked: ReturnType<Budgets['reserve']>[] = [];
+    for (const bucket of buckets) {
+      const { budget } = bucket.limits;
+      // A budget of 0 pays for nothing, so there is nothing to reserve either.
+      if (budget?.usd === 0 && mayCost) throw exceeded(bucket);
+      if (budget !== undefined && budget.usd > 0) used.push(bucket);
     }
-    return reserved;
+    for (const { id, limits } of used)
+      if (limits.budget !== undefined) asked.push(budgets.reserve(id, limits.budget, nano));
+    if (asked.some((each) => each instanceof Promise)) return reserveLater(used, asked);
+    return allReserved(used, asked as (BudgetReservation | undefined)[]);
+  }
+
+  function allReserved(used: readonly Bucket[], given: readonly (BudgetReservation | undefined)[]): Reserved {
+    const reserved = given.filter((each) => each !== undefined);
+    const lacking = used[given.indexOf(undefined)];
+    if (lacking === undefined) return reserved;
+    for (const reservation of reserved) reservation.settle(0);
+    throw exceeded(lacking);
+  }
+
+  async function reserveLater(used: readonly Bucket[], asked: readonly ReturnType<Budgets['reserve']>[]) {
+    const results = await Promise.allSettled(asked);
+    const failed = results.find((result) => result.status === 'rejected');
+    const given = results.map((result) => (result.status === 'fulfilled' ? result.value : undefined));
+    if (failed === undefined) return allReserved(used, given);
+    for (const reservation of given) reservation?.settle(0);
+    throw failed.reason;
+  }
+
+  /** Takes of limits and budgets, of all or of none. */
+  function enter(buckets: readonly Bucket[], request: AdmissionRequest): Entered | Promise<Entered> {
+    if (buckets.length === 0) return NOTHING_TAKEN;
+    const rated = takeRates(buckets, request.estimatedTokens);
+    return rated instanceof Promise
+      ? rated.then((known) => enterBudgets(buckets, request, known))
+      : enterBudgets(buckets, request, rated);
+  }
+
+  function enterBudgets(
+    buckets: readonly Bucket[],
+    { estimatedCostNano, mayCost, isPaid = false }: AdmissionRequest,
+    rated: Rated,
+  ): Entered | Promise<Entered> {
+    const refuse = (error: unknown): never => {
+      for (const each of rated.taken) each.undo();
+      throw error;
+    };
+    try {
+      const reservations = isPaid ? NO_RESERVATIONS : reserveAll(buckets, estimatedCostNano, mayCost);
+      if (!(reservations instanceof Promise)) return { ...rated, reservations };
+      return reservations.then((known) => ({ ...rated, reservations: known }), refuse);
+    } catch (error) {
+      return refuse(error);
+    }
   }
 
   /** Throws TOO_MANY_PARALLEL_CALLS. Returns the buckets that count how many of their calls run. */
@@ -150,46 +224,74 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
     }
   }
 
+  function begin(
+    holder: KeyHolder,
+    entered: Entered,
+    counted: readonly Bucket[],
+    runningCall?: RunningCall,
+  ): Admission {
+    const { taken, reservations } = entered;
+    const { buckets } = holder;
+    holder.tally?.begin();
+    const forget = watch(holder, runningCall);
+    const stores = holder.storeContent ?? (keepsContent ? 'all' : 'none');
+    let settled = false;
+    return {
+      headers: entered.headers(),
+      keepsContent: stores !== 'none',
+      settle(given) {
+        if (settled) {
+          onProblem(new Error('a call was settled twice'));
+          return undefined;
+        }
+        settled = true;
+        forget();
+        countParallel(counted, -1);
+        const outcome = stores === 'errors' ? withoutContentOfSuccess(given) : given;
+        const call = priceCall(holder, outcome, priceOf);
+        // The tokens of a batch are used over hours, not in this minute.
+        const tokens = outcome.operation === 'batch' ? 0 : call.promptTokens + call.completionTokens;
+        for (const each of taken) each.settle(tokens);
+        for (const reservation of reservations) reservation.settle(call.costNano);
+        const isCharged = call.costNano > 0 && buckets.length > 0;
+        const cost = call.priceKnown ? call.costNano : undefined;
+        holder.tally?.end(cost);
+        tell(isCharged ? { ...call, charges: chargesOf(holder, clock.now()) } : call);
+        return cost;
+      },
+    };
+  }
+
+  /** The same for a call that had to wait: its owner may have been paused until then. */
+  async function beginLater(
+    holder: KeyHolder,
+    entering: Promise<Entered>,
+    counted: readonly Bucket[],
+    runningCall?: RunningCall,
+  ): Promise<Admission> {
+    try {
+      const entered = await entering;
+      if (isActive(holder)) return begin(holder, entered, counted, runningCall);
+      for (const each of entered.taken) each.undo();
+      for (const reservation of entered.reservations) reservation.settle(0);
+      throw new AppError('INVALID_API_KEY');
+    } catch (error) {
+      countParallel(counted, -1);
+      throw error;
+    }
+  }
+
   return {
-    admit(holder, { estimatedTokens, estimatedCostNano, mayCost, isPaid = false, call: runningCall }) {
-      const { buckets, person } = holder;
-      if (person !== undefined && person.state !== 'active') throw new AppError('INVALID_API_KEY');
+    admit(holder, request) {
+      const { buckets } = holder;
+      if (!isActive(holder)) throw new AppError('INVALID_API_KEY');
       const counted = buckets.length === 0 ? buckets : checkParallel(buckets);
-      const rates = buckets.length === 0 ? NO_RATES : allRatesOf(buckets);
-      for (const rate of rates) rate.check(estimatedTokens);
-      const reservations =
-        buckets.length === 0 || isPaid ? NO_RESERVATIONS : reserveAll(buckets, estimatedCostNano, mayCost);
+      const entered = enter(buckets, request);
       // Nothing was awaited since the checks: no other call can have come between.
-      const taken = rates.map((rate) => rate.take(estimatedTokens));
       countParallel(counted, 1);
-      holder.tally?.begin();
-      const forget = watch(holder, runningCall);
-      const stores = holder.storeContent ?? (keepsContent ? 'all' : 'none');
-      let settled = false;
-      return {
-        headers: headersOf(rates),
-        keepsContent: stores !== 'none',
-        settle(given) {
-          if (settled) {
-            onProblem(new Error('a call was settled twice'));
-            return undefined;
-          }
-          settled = true;
-          forget();
-          countParallel(counted, -1);
-          const outcome = stores === 'errors' ? withoutContentOfSuccess(given) : given;
-          const call = priceCall(holder, outcome, priceOf);
-          // The tokens of a batch are used over hours, not in this minute.
-          const tokens = outcome.operation === 'batch' ? 0 : call.promptTokens + call.completionTokens;
-          for (const each of taken) each.settle(tokens);
-          for (const reservation of reservations) reservation.settle(call.costNano);
-          const isCharged = call.costNano > 0 && buckets.length > 0;
-          const cost = call.priceKnown ? call.costNano : undefined;
-          holder.tally?.end(cost);
-          tell(isCharged ? { ...call, charges: chargesOf(holder, clock.now()) } : call);
-          return cost;
-        },
-      };
+      return entered instanceof Promise
+        ? beginLater(holder, entered, counted, request.call)
+        : begin(holder, entered, counted, request.call);
     },
     endCallsOf(ownerId) {
       for (const call of [...(running.get(ownerId) ?? [])]) call.leave(new AppError('INVALID_API_KEY'));
@@ -202,9 +304,9 @@ function withoutContentOfSuccess({ content, ...outcome }: CallOutcome): CallOutc
   return isFailure && content !== undefined ? { ...outcome, content } : outcome;
 }
 
-const NO_RATES: readonly RateLimits[] = [];
 const NO_BUCKETS: readonly Bucket[] = [];
-const NO_RESERVATIONS: readonly BudgetReservation[] = [];
+const NO_RESERVATIONS: Reserved = [];
+const NOTHING_TAKEN: Entered = { taken: [], headers: () => NO_HEADERS, reservations: NO_RESERVATIONS };
 const PERIODS = ['day', 'month', 'total'] as const;
 
 /** A key is charged for the period of its budget. A person may get another plan, so what they spend is counted for every period. */
@@ -217,7 +319,7 @@ function chargesOf({ id: keyId, buckets }: KeyHolder, now: number): readonly Cha
 }
 
 /** Of several limits the one that has the least left is shown. */
-function headersOf(rates: readonly RateLimits[]): Readonly<Record<string, string>> {
+function headersOf(rates: readonly Pick<RateLimits, 'headers'>[]): Readonly<Record<string, string>> {
   const [first] = rates;
   if (first === undefined) return NO_HEADERS;
   const shown = first.headers();
@@ -238,6 +340,10 @@ function headersOf(rates: readonly RateLimits[]): Readonly<Record<string, string
 
 function countsParallel({ limits }: Bucket): boolean {
   return limits.parallelCalls !== undefined;
+}
+
+function isActive({ person }: KeyHolder): boolean {
+  return person === undefined || person.state === 'active';
 }
 
 function ignore(): void {}

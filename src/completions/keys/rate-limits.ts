@@ -1,59 +1,76 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Limits } from '../../platform/identity/owner.ts';
+import type { SharedBucket, SharedBuckets } from '../../platform/limits/shared-buckets.ts';
 
 /** The limits of one bucket: requests and tokens a minute. */
 export interface RateLimits {
   /** Throws RATE_LIMIT_EXCEEDED when one request with that many tokens has no room now. */
   check(tokens: number): void;
   /** Takes one request and that many tokens. */
-  take(tokens: number): { settle(tokens: number): void };
+  take(tokens: number): TakenRate;
   /** As OpenAI's API has them: `x-ratelimit-limit-requests`, `x-ratelimit-reset-tokens: 1m30s`. */
   headers(): Record<string, string>;
   /** As if it had never been used. */
   isIdle(): boolean;
 }
 
-interface Limit {
-  readonly unit: 'requests' | 'tokens';
-  readonly names: { readonly limit: string; readonly remaining: string; readonly reset: string };
-  readonly perMinute: number;
-  readonly bucket: TokenBucket;
+/** What a call has taken of limits. */
+export interface TakenRate {
+  /** Puts the tokens that the call really used in the place of those that were taken for it. */
+  settle(tokens: number): void;
+  /** Puts everything back: the call is not made. */
+  undo(): void;
 }
 
-export function createRateLimits(
+type Unit = 'requests' | 'tokens';
+
+interface Limit<Kind extends Pick<TokenBucket, 'remaining' | 'fullAfterMs'>> {
+  readonly unit: Unit;
+  readonly names: { readonly limit: string; readonly remaining: string; readonly reset: string };
+  readonly perMinute: number;
+  readonly bucket: Kind;
+}
+
+function limitsOf<Kind extends Pick<TokenBucket, 'remaining' | 'fullAfterMs'>>(
   { requestsPerMinute, tokensPerMinute }: Limits,
-  clock: Pick<Clock, 'monotonic'>,
-): RateLimits {
-  const limit = (unit: Limit['unit'], perMinute: number | undefined): Limit[] =>
-    perMinute === undefined
-      ? []
-      : [{ unit, names: headerNames(unit), perMinute, bucket: createTokenBucket(perMinute, clock) }];
-  const limits = [...limit('requests', requestsPerMinute), ...limit('tokens', tokensPerMinute)];
+  create: (unit: Unit, perMinute: number) => Kind,
+): readonly Limit<Kind>[] {
+  const limit = (unit: Unit, perMinute: number | undefined): Limit<Kind>[] =>
+    perMinute === undefined ? [] : [{ unit, names: headerNames(unit), perMinute, bucket: create(unit, perMinute) }];
+  return [...limit('requests', requestsPerMinute), ...limit('tokens', tokensPerMinute)];
+}
+
+function rateHeaders(limits: readonly Limit<Pick<TokenBucket, 'remaining' | 'fullAfterMs'>>[]): Record<string, string> {
+  const all: Record<string, string> = {};
+  for (const { names, perMinute, bucket } of limits) {
+    all[names.limit] = String(perMinute);
+    all[names.remaining] = String(bucket.remaining());
+    all[names.reset] = spanText(bucket.fullAfterMs());
+  }
+  return all;
+}
+
+function exceeded(
+  { perMinute, unit }: Pick<Limit<TokenBucket>, 'perMinute' | 'unit'>,
+  waitMs: number,
+  headers: Readonly<Record<string, string>>,
+): AppError {
+  const retryAfterSeconds = Math.ceil(waitMs / 1000);
+  return new AppError('RATE_LIMIT_EXCEEDED', { limit: perMinute, unit, retryAfterSeconds, headers });
+}
+
+export function createRateLimits(given: Limits, clock: Pick<Clock, 'monotonic'>): RateLimits {
+  const { tokensPerMinute } = given;
+  const limits = limitsOf(given, (_unit, perMinute) => createTokenBucket(perMinute, clock));
   let underWay = 0;
 
-  function headers(): Record<string, string> {
-    const all: Record<string, string> = {};
-    for (const { names, perMinute, bucket } of limits) {
-      all[names.limit] = String(perMinute);
-      all[names.remaining] = String(bucket.remaining());
-      all[names.reset] = spanText(bucket.fullAfterMs());
-    }
-    return all;
-  }
-
   return {
-    headers,
+    headers: () => rateHeaders(limits),
     check(tokens) {
-      for (const { unit, perMinute, bucket } of limits) {
-        const wait = bucket.waitMs(unit === 'requests' ? 1 : tokens);
-        if (wait === 0) continue;
-        throw new AppError('RATE_LIMIT_EXCEEDED', {
-          limit: perMinute,
-          unit,
-          retryAfterSeconds: Math.ceil(wait / 1000),
-          headers: headers(),
-        });
+      for (const limit of limits) {
+        const wait = limit.bucket.waitMs(limit.unit === 'requests' ? 1 : tokens);
+        if (wait > 0) throw exceeded(limit, wait, rateHeaders(limits));
       }
     },
     take(tokens) {
@@ -69,13 +86,98 @@ export function createRateLimits(
             else bucket.take(used - reserved);
           }
         },
+        undo() {
+          underWay -= 1;
+          for (const { unit, bucket } of limits) bucket.giveBack(unit === 'requests' ? 1 : reserved);
+        },
       };
     },
     isIdle: () => underWay === 0 && limits.every(({ bucket }) => bucket.fullAfterMs() === 0),
   };
 }
 
-function headerNames(unit: Limit['unit']): Limit['names'] {
+/** The limits of one bucket that several instances count together. */
+export interface SharedRates {
+  /** Starts to take one request and that many tokens: a part for each limit. */
+  begin(tokens: number): readonly SharedPart[];
+  headers(): Record<string, string>;
+}
+
+interface SharedPart {
+  readonly unit: Unit;
+  readonly bucket: SharedBucket;
+  readonly amount: number;
+  readonly waitMs: number | Promise<number>;
+  refusal(waitMs: number): AppError;
+}
+
+export function createSharedRates(id: string, given: Limits, buckets: SharedBuckets): SharedRates {
+  const limits = limitsOf(given, (unit, perMinute) => buckets.of(`${unit} ${id}`, perMinute));
+  return {
+    headers: () => rateHeaders(limits),
+    begin: (tokens) =>
+      limits.map((limit) => {
+        const { unit, bucket, perMinute } = limit;
+        const amount = unit === 'requests' ? 1 : Math.min(Math.ceil(tokens), perMinute);
+        const refusal = (waitMs: number) => exceeded(limit, waitMs, rateHeaders(limits));
+        return { unit, bucket, amount, waitMs: startTaking(bucket, amount), refusal };
+      }),
+  };
+}
+
+/** What the store refuses while it is away is a result like others: the parts of other limits must be put back. */
+function startTaking(bucket: SharedBucket, amount: number): number | Promise<number> {
+  try {
+    return bucket.take(amount);
+  } catch (error) {
+    return Promise.reject(error);
+  }
+}
+
+/** Takes of all limits, or of none. Throws RATE_LIMIT_EXCEEDED. */
+export function takeShared(rates: readonly SharedRates[], tokens: number): TakenRate | Promise<TakenRate> {
+  const parts = rates.flatMap((rate) => rate.begin(tokens));
+  const isKnown = parts.every(({ waitMs }) => typeof waitMs === 'number');
+  return isKnown
+    ? joinParts(
+        parts,
+        parts.map(({ waitMs }) => waitMs as number),
+      )
+    : joinLater(parts);
+}
+
+async function joinLater(parts: readonly SharedPart[]): Promise<TakenRate> {
+  const results = await Promise.allSettled(parts.map(({ waitMs }) => waitMs));
+  const failed = results.find((result) => result.status === 'rejected');
+  const waits = results.map((result) => (result.status === 'fulfilled' ? result.value : Number.POSITIVE_INFINITY));
+  if (failed === undefined) return joinParts(parts, waits);
+  undoParts(parts, waits);
+  throw failed.reason;
+}
+
+function undoParts(parts: readonly SharedPart[], waits: readonly number[]): void {
+  for (const [index, { bucket, amount }] of parts.entries()) if (waits[index] === 0) bucket.giveBack(amount);
+}
+
+function joinParts(parts: readonly SharedPart[], waits: readonly number[]): TakenRate {
+  const refused = waits.findIndex((waitMs) => waitMs > 0);
+  if (refused >= 0) {
+    undoParts(parts, waits);
+    throw parts[refused]?.refusal(waits[refused] ?? 0);
+  }
+  return {
+    settle(used) {
+      for (const { unit, bucket, amount } of parts) {
+        if (unit !== 'tokens' || used === amount) continue;
+        if (used < amount) bucket.giveBack(amount - used);
+        else bucket.owe(used - amount);
+      }
+    },
+    undo: () => undoParts(parts, waits),
+  };
+}
+
+function headerNames(unit: Unit): Limit<TokenBucket>['names'] {
   const name = (what: string) => `x-ratelimit-${what}-${unit}`;
   return { limit: name('limit'), remaining: name('remaining'), reset: name('reset') };
 }

@@ -6,15 +6,15 @@ import { createBatcher } from '../../platform/queue/batcher.ts';
 import { countTokens } from '../apis/prices.ts';
 import type { CallObserver, CallOutcome, Charge, SettledCall } from '../keys/admission.ts';
 import { storedTags } from '../keys/issued-key.ts';
-import type { SpendingRow, UsageContentRow, UsageQuarterRow, UsageRecordRow } from '../storage/completions-schema.ts';
+import type { UsageContentRow, UsageQuarterRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import { OTHER } from '../storage/usage-report-store.ts';
-import type { UsageStore } from '../storage/usage-store.ts';
+import type { UsageFlush, UsageStore } from '../storage/usage-store.ts';
 import { quarterOf } from './usage-time.ts';
 
 /** What was counted since the sums were last taken. */
 interface UsageSums {
   readonly quarters: readonly UsageQuarterRow[];
-  readonly spending: readonly SpendingRow[];
+  readonly spending: UsageFlush['spending'];
 }
 
 /** Adds calls up for all reports, so that the figures are correct even when the calls themselves are not kept. */
@@ -32,7 +32,10 @@ type Quarter = { -readonly [Name in keyof UsageQuarterRow]: UsageQuarterRow[Name
 /** While the store is away, calls that would make more rows than this lose the names that callers choose. */
 const MAX_QUARTERS = 50_000;
 
-export function createUsageAdder(maxQuarters = MAX_QUARTERS): UsageAdder {
+/** How much less is set aside of a budget when the amount is stored as spent. */
+type Release = (bucket: string, period: string, nano: number) => number;
+
+export function createUsageAdder(maxQuarters = MAX_QUARTERS, release: Release = () => 0): UsageAdder {
   let quarters = new Map<string, Quarter>();
   let spending = new Map<string, { key_id: string; period: string; cost_nano_usd: number }>();
 
@@ -63,6 +66,10 @@ export function createUsageAdder(maxQuarters = MAX_QUARTERS): UsageAdder {
     return fresh;
   }
 
+  function withRelease(row: Omit<UsageFlush['spending'][number], 'released'>): UsageFlush['spending'][number] {
+    return { ...row, released: release(row.key_id, row.period, row.cost_nano_usd) };
+  }
+
   return {
     add(record, charges = []) {
       const sums = quarterFor(record, quarterOf(record.at));
@@ -80,7 +87,7 @@ export function createUsageAdder(maxQuarters = MAX_QUARTERS): UsageAdder {
       }
     },
     take() {
-      const taken = { quarters: inOrder(quarters).map(withId), spending: inOrder(spending) };
+      const taken = { quarters: inOrder(quarters).map(withId), spending: inOrder(spending).map(withRelease) };
       quarters = new Map();
       spending = new Map();
       return taken;
@@ -122,6 +129,7 @@ interface UsageMeterOptions {
   readonly store: Pick<UsageStore, 'add'>;
   readonly clock: Pick<Clock, 'now' | 'after'>;
   readonly makeId: MakeId;
+  readonly release?: Release | undefined;
   /** The most calls that may wait to be stored. Beyond, only their sums are kept. */
   readonly capacity?: number;
   /** Called when records were dropped, and when sums were lost at shutdown. */
@@ -146,7 +154,7 @@ const BATCH = 500;
 
 export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
   const { store, clock, makeId, capacity = CAPACITY, onLost } = options;
-  const adder = createUsageAdder();
+  const adder = createUsageAdder(undefined, options.release);
   const makeRecordId = createCallIds('usg_', makeId, clock);
   /** Sums on their way into the store. They keep their id until it is known that they are there. */
   let leaving: (UsageSums & { readonly id: string }) | undefined;

@@ -141,6 +141,14 @@ export const completionsMigrations: readonly Migration[] = [
       schema.alterTable('keys').addColumn('store_content', 'text', (column) => column.notNull().defaultTo('')),
     ],
   },
+  {
+    // What instances set aside of a budget that they share.
+    id: '0015-budget-leases',
+    statements: ({ schema }) =>
+      ['leased_nano_usd', 'granted_nano_usd'].map((name) =>
+        schema.alterTable('key_spending').addColumn(name, 'integer', (column) => column.notNull().defaultTo(0)),
+      ),
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

@@ -1,3 +1,5 @@
+import type { Generated } from 'kysely';
+
 /** An issued key. The key itself is nowhere: only its digest. */
 export interface KeyRow {
   readonly id: string;
@@ -42,6 +44,13 @@ export interface SpendingRow {
   readonly period: string;
   /** A whole number of nano-USD. */
   readonly cost_nano_usd: number;
+}
+
+/** Also what instances have set aside of a budget and not spent yet. An instance that dies leaves its part there. */
+interface SharedSpendingRow extends SpendingRow {
+  readonly leased_nano_usd: Generated<number>;
+  /** What the last statement set aside: how a statement returns it. */
+  readonly granted_nano_usd: Generated<number>;
 }
 
 /** One call. */
@@ -172,7 +181,7 @@ export interface CompletionsSchema {
   export_cursors: ExportCursorRow;
   catalogues: CatalogueRow;
   keys: KeyRow;
-  key_spending: SpendingRow;
+  key_spending: SharedSpendingRow;
   usage_records: UsageRecordRow;
   usage_contents: UsageContentRow;
   usage_quarters: UsageQuarterRow;

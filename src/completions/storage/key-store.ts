@@ -1,3 +1,4 @@
+import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { wakeUpStatements } from '../../platform/database/postgres/wake-ups.ts';
 import type { CompletionsSchema, KeyRow, SpendingRow } from './completions-schema.ts';
@@ -32,6 +33,25 @@ export interface KeyStore {
   spent(keyId: string, period: string): Promise<number>;
   /** What a key or a user (`user:<id>`) has spent, by period. */
   spending(keyId: string): Promise<readonly SpendingRow[]>;
+  /** Sets a part of a budget aside: `want`, or what is left if that is at least `need`, or nothing. On PostgreSQL only. */
+  lease(ask: LeaseAsk): Promise<BudgetLease>;
+  /** Puts back what was set aside and not spent. */
+  giveBack(bucket: string, period: string, nano: number): Promise<void>;
+}
+
+/** Amounts are whole nano-USD. */
+interface LeaseAsk {
+  readonly bucket: string;
+  readonly period: string;
+  readonly limit: number;
+  readonly need: number;
+  readonly want: number;
+}
+
+export interface BudgetLease {
+  readonly granted: number;
+  /** What is stored as spent in the period. */
+  readonly spent: number;
 }
 
 const TEAM = 'team:';
@@ -55,6 +75,22 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
       .where('key_id', '=', given.keyId)
       .where('period', '=', given.period),
   );
+  const nano = (value: number) => sql<number>`cast(${value} as bigint)`;
+  const grantOf = ({ limit, need, want }: LeaseAsk, used: ReturnType<typeof sql>) => sql<number>`case
+    when ${nano(limit)} - ${used} >= ${nano(want)} then ${nano(want)}
+    when ${nano(limit)} - ${used} >= ${nano(need)} then ${nano(limit)} - ${used} else 0 end`;
+  const takeLease = database.statement((builder, given: LeaseAsk) => {
+    const used = sql`(s.cost_nano_usd + s.leased_nano_usd)`;
+    const text = sql<{ granted: number; spent: number }>`insert into key_spending as s
+        (key_id, period, cost_nano_usd, leased_nano_usd, granted_nano_usd)
+      select ${given.bucket}, ${given.period}, 0, g.granted, g.granted
+      from (select ${grantOf(given, sql`0`)} as granted) g
+      on conflict (key_id, period) do update set
+        granted_nano_usd = ${grantOf(given, used)},
+        leased_nano_usd = s.leased_nano_usd + ${grantOf(given, used)}
+      returning granted_nano_usd as granted, cost_nano_usd as spent`;
+    return { compile: () => text.compile(builder) };
+  });
   return {
     async add(key) {
       await database.write([query.insertInto('keys').values(key).compile()]);
@@ -119,11 +155,30 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
     },
     spending: (keyId) =>
       database.read(
-        query.selectFrom('key_spending').selectAll().where('key_id', '=', keyId).orderBy('period').compile(),
+        query
+          .selectFrom('key_spending')
+          .select(['key_id', 'period', 'cost_nano_usd'])
+          .where('key_id', '=', keyId)
+          .orderBy('period')
+          .compile(),
       ),
     async spent(keyId, period) {
       const [row] = await database.readKeyed(spentIn({ keyId, period }));
       return Number(row?.cost_nano_usd ?? 0);
+    },
+    async lease(ask) {
+      const [{ rows }] = await database.write([takeLease(ask)]);
+      return { granted: Number(rows[0]?.granted ?? 0), spent: Number(rows[0]?.spent ?? 0) };
+    },
+    async giveBack(bucket, period, amount) {
+      await database.write([
+        query
+          .updateTable('key_spending')
+          .set(({ eb }) => ({ leased_nano_usd: eb('leased_nano_usd', '-', amount) }))
+          .where('key_id', '=', bucket)
+          .where('period', '=', period)
+          .compile(),
+      ]);
     },
   };
 }

@@ -14,7 +14,8 @@ export interface UsageFlush {
   /** Makes it safe to store the same sums again when it is not known whether they were: STORAGE_DUPLICATE. */
   readonly id: string;
   readonly quarters: readonly UsageQuarterRow[];
-  readonly spending: readonly SpendingRow[];
+  /** `released`: how much less is set aside of the budget, because it is stored as spent now. */
+  readonly spending: readonly (SpendingRow & { readonly released: number })[];
   /** A record that is there already is left alone. */
   readonly records: readonly UsageRecordRow[];
   readonly contents: readonly UsageContentRow[];
@@ -91,13 +92,14 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
         })),
       ),
   );
-  const addSpending = database.statement((builder, given: SpendingRow) =>
+  const addSpending = database.statement((builder, given: UsageFlush['spending'][number]) =>
     builder
       .insertInto('key_spending')
       .values({ key_id: given.key_id, period: given.period, cost_nano_usd: given.cost_nano_usd })
       .onConflict((conflict) =>
         conflict.columns(['key_id', 'period']).doUpdateSet((update) => ({
           cost_nano_usd: update('key_spending.cost_nano_usd', '+', update.ref('excluded.cost_nano_usd')),
+          leased_nano_usd: update('key_spending.leased_nano_usd', '-', given.released),
         })),
       ),
   );

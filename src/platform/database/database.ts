@@ -77,6 +77,8 @@ export type DatabaseLocation =
       readonly schema: string;
       /** Set where `url` is that of a pooler in transaction mode: the server itself, for migrations. */
       readonly directUrl?: string;
+      /** How many connections its pool has; ten unless given. */
+      readonly connections?: number;
     };
 
 /** One connection that nobody else uses until it is released: its statements run one after another. */

@@ -7,8 +7,9 @@ import type { StatementResult } from './statement.ts';
 export async function openEngine(location: DatabaseLocation, limits: Partial<SqliteLimits> = {}): Promise<Engine> {
   if (location.engine === 'sqlite') return openSqliteEngine(location.file, limits);
   // The driver is loaded only where data is stored in PostgreSQL.
+  const { url, schema, directUrl, connections } = location;
   const { describeConnectFailure, openPostgresEngine } = await import('./postgres/postgres-engine.ts');
-  const engine = await openPostgresEngine(location.url, location.schema, location.directUrl !== undefined);
+  const engine = await openPostgresEngine(url, schema, directUrl !== undefined, connections);
   try {
     await engine.ping();
     return engine;

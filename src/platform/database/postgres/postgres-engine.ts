@@ -23,12 +23,17 @@ type Work<T> = (connection: SqlConnection) => Promise<T>;
  * All of one service is in one schema, which is made when it is missing. Behind a pooler in transaction mode nothing can be
  * set for a connection: each transaction sets it for itself, and statements have no names.
  */
-export async function openPostgresEngine(url: string, schema: string, isPooled = false): Promise<Engine> {
+export async function openPostgresEngine(
+  url: string,
+  schema: string,
+  isPooled = false,
+  connections = CONNECTIONS,
+): Promise<Engine> {
   if (!/^[a-z_][a-z0-9_]{0,62}$/.test(schema)) throw new TypeError(`"${schema}" cannot be the name of a schema`);
   const { Pool } = await import('pg');
   const pool = new Pool({
     connectionString: isPooled ? url : withSearchPath(url, schema),
-    max: CONNECTIONS,
+    max: connections,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
     ...(!isPooled && {
@@ -113,7 +118,7 @@ export async function openPostgresEngine(url: string, schema: string, isPooled =
     // A read changes nothing, so when its connection turns out to be lost it is asked again. All connections of the
     // pool may be lost at the same time, after a restart of the server; one that cannot even be made ends the attempts.
     const ask = () => withConnection((connection) => connection.execute(statement));
-    return (await again('connectionLost', CONNECTIONS + 1, ask)).rows;
+    return (await again('connectionLost', connections + 1, ask)).rows;
   };
 
   return {
