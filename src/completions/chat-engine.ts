@@ -1,5 +1,6 @@
 import { lookup } from 'node:dns';
 import { readFile } from 'node:fs/promises';
+import type { SharedLimits } from '../platform/limits/shared-buckets.ts';
 import { readOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import type { Catalogue } from './apis/catalogue.ts';
@@ -26,6 +27,8 @@ export interface ChatEngineOptions extends Runtime {
   readonly catalogue: Catalogue;
   readonly environment: Environment;
   readonly isOwnAddress?: ((url: URL) => boolean) | undefined;
+  /** Limits that other instances count too. Undefined: this one counts alone. */
+  readonly shared?: SharedLimits | undefined;
   /** Limits, budgets and metering. Without them every call is let in, and none is recorded: no database is needed. */
   readonly admissions?: (priceOf: PriceOf) => Admissions;
 }
@@ -79,6 +82,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     clock,
     priceOf,
     randomness,
+    shared: options.shared?.buckets,
     onCircuit(target, state) {
       if (state === 'open') logger.warn({ target }, 'a target is out after repeated failures');
       else logger.info({ target }, 'a target is back');

@@ -12,6 +12,7 @@ import { fuzzFaults } from './fuzz/fuzz-faults.ts';
 import { jobsFaults } from './jobs/kill-cycles.ts';
 import { sharedJobsFaults } from './jobs/shared-jobs.ts';
 import { takeoverFaults } from './jobs/takeover.ts';
+import { limitsFaults } from './limits/limit-faults.ts';
 import { meteringFaults } from './metering/kill-cycles.ts';
 import { restartsFaults } from './restarts/rolling-restarts.ts';
 import { sessionsFaults } from './sessions/kill-cycles.ts';
@@ -48,6 +49,7 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   timing: { run: timingFaults, cycles: 200 },
   sessions: { run: sessionsFaults, cycles: 100 },
   metering: { run: meteringFaults, cycles: 60 },
+  limits: { run: limitsFaults, cycles: 40 },
   // So often a thousand streams of half a minute.
   streams: { run: streamsFaults, cycles: 10 },
   // Streams, and sockets.

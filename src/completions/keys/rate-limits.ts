@@ -177,6 +177,77 @@ function joinParts(parts: readonly SharedPart[], waits: readonly number[]): Take
   };
 }
 
+/** What was taken for one call of a target. */
+export interface SharedTake {
+  /** 0: taken. */
+  readonly waitMs: number;
+  /** Puts what the call used in the place of what was taken. */
+  correct(used: number): void;
+  /** The call is not made. */
+  undo(): void;
+}
+
+interface TargetPart {
+  readonly bucket: SharedBucket;
+  readonly amount: number;
+  readonly isTokens: boolean;
+}
+
+/** Limits of a target, or of a key of an API. 0: none. */
+interface NamedLimits {
+  readonly name: string;
+  readonly limits: { readonly requestsPerMinute: number; readonly tokensPerMinute: number };
+}
+
+/** Takes one request and that many tokens of all limits, or of none. Undefined: there are none. */
+export function takeLimits(
+  buckets: SharedBuckets,
+  named: readonly NamedLimits[],
+  tokens: number,
+): Promise<SharedTake> | undefined {
+  const part = (name: string, perMinute: number, amount: number, isTokens: boolean): TargetPart[] => {
+    if (perMinute === 0) return [];
+    const bucket = buckets.of(`target ${isTokens ? 'tokens' : 'requests'} ${name}`, perMinute);
+    return [{ bucket, amount: Math.min(Math.ceil(amount), perMinute), isTokens }];
+  };
+  const parts = named.flatMap(({ name, limits }) => [
+    ...part(name, limits.requestsPerMinute, 1, false),
+    ...part(name, limits.tokensPerMinute, tokens, true),
+  ]);
+  return parts.length === 0 ? undefined : takeParts(parts);
+}
+
+/** Takes all parts, or none. */
+async function takeParts(parts: readonly TargetPart[]): Promise<SharedTake> {
+  const waits = await Promise.all(parts.map(({ bucket, amount }) => takePart(bucket, amount)));
+  const taken = parts.filter((_part, index) => waits[index] === 0);
+  const undo = () => {
+    for (const { bucket, amount } of taken) bucket.giveBack(amount);
+  };
+  const waitMs = Math.max(0, ...waits.map((wait) => wait ?? 0));
+  if (waitMs > 0) undo();
+  return {
+    waitMs,
+    undo,
+    correct(used) {
+      for (const { bucket, amount, isTokens } of taken) {
+        if (!isTokens) continue;
+        if (used > amount) bucket.owe(used - amount);
+        else bucket.giveBack(amount - used);
+      }
+    },
+  };
+}
+
+/** Undefined: it cannot be counted now. */
+async function takePart(bucket: SharedBucket, amount: number): Promise<number | undefined> {
+  try {
+    return await bucket.take(amount);
+  } catch {
+    return undefined;
+  }
+}
+
 function headerNames(unit: Unit): Limit<TokenBucket>['names'] {
   const name = (what: string) => `x-ratelimit-${what}-${unit}`;
   return { limit: name('limit'), remaining: name('remaining'), reset: name('reset') };

@@ -149,7 +149,11 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     const { at: deadline, name: deadlineName } = deadlineOf(target, limits);
     const startedAt = clock.monotonic();
     if (startedAt >= deadline) throw upstreamTimeout(deadlineName);
-    const lease = board.begin(target, tokens, { caller: holder.owner || holder.id, isSole: limits.isSole });
+    const taking = board.takeShared(target, tokens);
+    const shared = taking === undefined ? undefined : await taking;
+    if (shared !== undefined && shared.waitMs > 0) throw noTarget(plan.name, shared.waitMs);
+    const use = { caller: holder.owner || holder.id, isSole: limits.isSole, ...(shared !== undefined && { shared }) };
+    const lease = board.begin(target, tokens, use);
     if (lease.waitMs !== undefined) throw noTarget(plan.name, lease.waitMs);
     record.attempts += 1;
     record.target = target;

@@ -1,9 +1,10 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
+import type { SharedBuckets } from '../../platform/limits/shared-buckets.ts';
 import type { PriceOf } from '../apis/prices.ts';
 import type { TargetList } from '../contract/keys.ts';
 import { type KeyHolder, seesAll } from '../keys/admission.ts';
-import { createTokenBucket, type TokenBucket } from '../keys/rate-limits.ts';
+import { createTokenBucket, type SharedTake, type TokenBucket, takeLimits } from '../keys/rate-limits.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { type ModelPlan, placeOf, type Target, type TargetLimits } from './model-plan.ts';
 import { type CircuitState, createTargetCircuit, type TargetCircuit } from './target-circuit.ts';
@@ -12,6 +13,11 @@ import { type CircuitState, createTargetCircuit, type TargetCircuit } from './ta
 export interface TargetBoard {
   /** The targets in the order in which they are to be tried. */
   order(plan: ModelPlan): readonly Target[];
+  /**
+   * Takes from the limits of a target that other instances count too; the time to wait instead, while they are used up. Undefined:
+   * it has no such limits. While they cannot be counted they hold nothing up: the API behind the target has limits of its own.
+   */
+  takeShared(target: Target, tokens: number): Promise<SharedTake> | undefined;
   /** Takes a place on a target; the time to wait instead, while it is out or its limits are used up. */
   begin(target: Target, tokens: number, use: TargetUse): TargetLease | { readonly waitMs: number };
   /** Whether it failed so often that nothing is repeated on it now. */
@@ -25,6 +31,8 @@ interface TargetUse {
   readonly caller: string;
   /** Nothing else can answer the call: it is tried although the target is out. */
   readonly isSole: boolean;
+  /** What was taken for the call with `takeShared`. */
+  readonly shared?: SharedTake | undefined;
 }
 
 export interface TargetLease {
@@ -49,6 +57,8 @@ interface TargetBoardOptions {
   readonly priceOf?: PriceOf;
   /** For the strategy `fastest`. */
   readonly randomness?: Pick<Randomness, 'below'>;
+  /** Limits that other instances count too. Undefined: this one counts alone. */
+  readonly shared?: SharedBuckets | undefined;
   onCircuit(target: string, state: 'open' | 'closed'): void;
 }
 
@@ -90,7 +100,8 @@ const LAST_WEIGHT = 0.2;
 /** What a call without an answer counts as: a target that fails fast is not fast. */
 const FAILED_MS = 10_000;
 
-export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: TargetBoardOptions): TargetBoard {
+export function createTargetBoard(options: TargetBoardOptions): TargetBoard {
+  const { clock, priceOf, randomness, shared, onCircuit } = options;
   const records = new Map<string, TargetRecord>();
   /** How far each target of an alias is behind its share: smooth weighted round robin. */
   const turns = new WeakMap<Target, number>();
@@ -251,7 +262,12 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
         ),
       );
     },
-    begin(target, tokens, { caller, isSole }) {
+    takeShared(target, tokens) {
+      if (shared === undefined) return undefined;
+      const ofKey = target.keyLimits === undefined ? [] : [{ name: placeOf(target), limits: target.keyLimits }];
+      return takeLimits(shared, [{ name: target.id, limits: target }, ...ofKey], tokens);
+    },
+    begin(target, tokens, { caller, isSole, shared: taken }) {
       const record = recordOf(target);
       const { circuit } = record;
       const place = `${target.apiId}\n${caller}`;
@@ -264,7 +280,10 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
         ofKey?.waitMs() ?? 0,
         underWay >= MAX_CALLS_OF_CALLER ? BUSY_WAIT_MS : 0,
       );
-      if (waitMs > 0) return { waitMs };
+      if (waitMs > 0) {
+        taken?.undo();
+        return { waitMs };
+      }
       const isProbe = circuit.begin();
       const startedAt = clock.monotonic();
       let hasAnswered = false;
@@ -286,6 +305,7 @@ export function createTargetBoard({ clock, priceOf, randomness, onCircuit }: Tar
           if (used !== undefined) {
             ofTarget?.correct(used);
             ofKey?.correct(used);
+            taken?.correct(used);
           }
           if (result === 'failed' && !hasAnswered) measure(record, Math.max(FAILED_MS, clock.monotonic() - startedAt));
           circuit.end(result, caller, isProbe);
