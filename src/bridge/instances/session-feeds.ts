@@ -24,7 +24,10 @@ interface SessionFeedsOptions {
   /** Serves sessions that are here, and connections that wait for a session to start here. */
   readonly sessions: Pick<SessionOrchestrator, 'follow' | 'forget'>;
   readonly owners: Pick<SessionOwners, 'find' | 'ofRow' | 'byKey' | 'isTaken'>;
-  readonly hub: Pick<UpdateHub, 'publish' | 'subscribeAfter' | 'catchUp' | 'keepWhole' | 'isFollowed' | 'end'>;
+  readonly hub: Pick<
+    UpdateHub,
+    'publish' | 'subscribeAfter' | 'sentUpTo' | 'catchUp' | 'keepWhole' | 'isFollowed' | 'end'
+  >;
   readonly updates: Pick<UpdateStore, 'lastSeq'>;
   readonly clock: Clock;
   readonly log: { warn(facts: object, text: string): void };
@@ -185,7 +188,8 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     const keys = keysOf.get(receiver) ?? new Set<string>();
     keysOf.set(receiver, keys.add(key));
     await open(session).ready;
-    const after = from ?? (await lastSeqOf(key));
+    // One that was found in the store a moment ago has got what was there.
+    const after = hub.sentUpTo(key, receiver) ?? from ?? (await lastSeqOf(key));
     // It may have gone while the stream was opened.
     if (keysOf.get(receiver) === keys) await hub.subscribeAfter(key, receiver, after);
     else closeUnused(keys);

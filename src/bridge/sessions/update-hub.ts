@@ -41,6 +41,8 @@ export interface UpdateHub {
   unsubscribe(sessionKey: string, receiver: NotificationSink): void;
   /** Subscribes with a past: first what came after a number, then all that follows. Resolves when the past was sent. */
   subscribeAfter(sessionKey: string, receiver: NotificationSink, afterSeq: number): Promise<void>;
+  /** The last number that a receiver with a past has got; undefined: it is not subscribed with one. */
+  sentUpTo(sessionKey: string, receiver: NotificationSink): number | undefined;
   /** Resolves when a receiver has got all updates up to a number, or gets no more. Rejects when they cannot be read. */
   reached(sessionKey: string, receiver: NotificationSink, seq: number): Promise<void>;
   /**
@@ -227,6 +229,10 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
         subscription.isInLog = true;
       }
       await feed(sessionKey, subscription);
+    },
+    sentUpTo(sessionKey, receiver) {
+      const subscription = bySession.get(sessionKey)?.get(receiver);
+      return subscription?.hasPast === true ? subscription.sentUpTo : undefined;
     },
     async reached(sessionKey, receiver, seq) {
       const subscription = bySession.get(sessionKey)?.get(receiver);

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { RelayTarget } from '../../../src/bridge/instances/relay-call.ts';
+import { createSessionFeeds } from '../../../src/bridge/instances/session-feeds.ts';
+import { MAIN } from '../../../src/bridge/principal.ts';
+import { createUpdateHub, type NotificationSink } from '../../../src/bridge/sessions/update-hub.ts';
+import type { SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import { rawJson } from '../../../src/platform/json-rpc/envelope.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+import { until } from '../../kit/until.ts';
+
+const STORED = [1, 2, 3, 4];
+
+test('a client that found a session in the store, just when it began elsewhere, gets no update twice', async (t) => {
+  const clock = createFakeClock();
+  const seen: number[] = [];
+  const receiver: NotificationSink = {
+    update: (_params, seq) => void seen.push(seq),
+    isBehind: () => false,
+    drained: async () => true,
+    lost: () => undefined,
+  };
+  const hub = createUpdateHub(async (_key, to, after) => {
+    for (const seq of STORED.filter((each) => each > after)) to.update(rawJson('{}'), seq);
+    return STORED.at(-1) ?? 0;
+  }, clock);
+  const session = { key: 's', closed_at: null } as SessionRow;
+  const target = { id: 'other' } as unknown as RelayTarget;
+  let hasBegun = false;
+  let isStreaming = false;
+  const feeds = createSessionFeeds({
+    hub,
+    clock,
+    // As the sessions of an instance do with one that they find in the store.
+    sessions: { follow: (_principal, _id, after, to) => hub.subscribeAfter('s', to, after ?? 0), forget: hub.forget },
+    owners: {
+      find: async () => (hasBegun ? session : undefined),
+      byKey: async () => session,
+      ofRow: async () => target,
+      isTaken: () => false,
+    },
+    updates: { lastSeq: async () => STORED.at(-1) ?? 0 },
+    log: { warn: (_facts, text) => assert.fail(text) },
+    openStream: async (_target, _session, on, signal) => {
+      on.accepted();
+      on.update(5, '{}');
+      isStreaming = true;
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+      return undefined as never;
+    },
+    flush: async () => undefined,
+  });
+  t.after(() => feeds.stop());
+  await feeds.follow(MAIN, 'session', 0, receiver);
+  assert.deepEqual(seen, STORED);
+  hasBegun = true;
+  feeds.woken('s');
+  await until('the stream of the other instance', () => isStreaming);
+  await until('its update', () => seen.at(-1) === 5);
+  assert.deepEqual(seen, [...STORED, 5]);
+});
