@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { accountsFaults } from './accounts/kill-cycles.ts';
 import { clockFaults } from './clock/clock-faults.ts';
+import { clusterFaults } from './cluster/cluster-faults.ts';
 import { databaseFaults } from './database/database-faults.ts';
 import { diskFullFaults } from './disk-full/disk-full-faults.ts';
 import { figuresTable, withSuiteRun } from './fault-report.ts';
@@ -37,6 +38,7 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   takeover: { run: takeoverFaults, cycles: 50 },
   restarts: { run: restartsFaults, cycles: 100 },
   'shared-jobs': { run: sharedJobsFaults, cycles: 200 },
+  cluster: { run: clusterFaults, cycles: 20 },
   forwarding: { run: forwardingFaults, cycles: 200 },
   database: { run: databaseFaults, cycles: 50 },
   'disk-full': { run: diskFullFaults, cycles: 5 },
