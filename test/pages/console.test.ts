@@ -119,7 +119,6 @@ test('work is shown as it is: thought, plan, diff, output of commands, tokens an
   await log(page).getByText('npm run check').waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'All', exact: true }).click();
   await side.getByRole('tab', { name: 'Changes 1' }).click();
-  await takePicture(page, 'console-session');
   await page.setViewportSize({ width: 390, height: 844 });
   const isWide = await page.evaluate('document.documentElement.scrollWidth > document.documentElement.clientWidth');
   assert.equal(isWide, false, 'nothing is wider than the screen of a phone');
@@ -127,17 +126,10 @@ test('work is shown as it is: thought, plan, diff, output of commands, tokens an
   // On a narrow screen the chosen tab opens and closes the pane.
   await side.getByRole('tab', { name: 'Changes 1' }).click();
   await side.getByText('const digits').waitFor({ state: 'hidden' });
-  await takePicture(page, 'console-session-phone');
   await page.getByRole('button', { name: 'Deny', exact: false }).first().click();
   await log(page).getByText('answered selected never').waitFor();
   assert.deepEqual(problems, []);
 });
-
-/** Pictures of the documents: `UPDATE_PICTURES=1 npm run test:console`. */
-async function takePicture(page: Page, name: string): Promise<void> {
-  if (process.env.UPDATE_PICTURES === undefined) return;
-  await page.screenshot({ path: join(import.meta.dirname, '../../docs/images', `${name}.png`) });
-}
 
 test('a server that is killed and started again: the page continues where it was, and says so', async (t) => {
   const program = await startProgram(t);
