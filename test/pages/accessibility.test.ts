@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
-import type { Scope } from '../kit/running-program.ts';
+import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { openAsAda } from './logged-in.ts';
+import { openPage } from './open-page.ts';
 
 const ROUTES = join(import.meta.dirname, '..', '..', 'src', 'console', 'routes.tsx');
+const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 /** So many screens are checked by one test; each test takes a part of the table of screens. */
 const PARTS = 5;
@@ -36,19 +38,29 @@ async function violations(page: Page, rules?: readonly string[]): Promise<readon
   );
 }
 
-/** Checks what is shown now: everything in the light scheme, colours in the dark one, and that a phone shows it all. */
+/** The rules whose outcome depends on colours alone; all others are the same in both schemes. */
+const COLOURS = ['color-contrast', 'link-in-text-block'];
+
+/**
+ * Checks what is shown now: everything in the light scheme, colours in the dark one, that a phone shows it all, and so does a
+ * page that is enlarged to 200 %: it has half as many pixels.
+ */
 async function check(page: Page, name: string): Promise<readonly string[]> {
   await page.emulateMedia({ colorScheme: 'light' });
   const light = await violations(page);
   await page.emulateMedia({ colorScheme: 'dark' });
-  const dark = await violations(page, ['color-contrast']);
-  await page.setViewportSize({ width: 320, height: 700 });
-  const isWide = await page.evaluate('document.documentElement.scrollWidth > document.documentElement.clientWidth');
+  const dark = await violations(page, COLOURS);
+  const wide: number[] = [];
+  for (const width of [320, 640]) {
+    await page.setViewportSize({ width, height: width === 320 ? 700 : 400 });
+    const isWide = 'document.documentElement.scrollWidth > document.documentElement.clientWidth';
+    if (await page.evaluate(isWide)) wide.push(width);
+  }
   await page.setViewportSize({ width: 1280, height: 800 });
   return [
     ...light.map((one) => `${name} (light): ${one}`),
     ...dark.map((one) => `${name} (dark): ${one}`),
-    ...(isWide ? [`${name}: wider than 320 pixels`] : []),
+    ...wide.map((width) => `${name}: wider than ${width} pixels`),
   ];
 }
 
@@ -108,4 +120,53 @@ test('axe finds nothing in a session with work, its panes, the palette, the keys
     found.push(...(await check(page, `board${view}`)));
   }
   assert.deepEqual(found, []);
+});
+
+test('by keys alone: a session is started, its question answered, its pane chosen, and the next message sent; focus is always seen', async (t) => {
+  const config = join(await temporaryFolder(t), 'trestle.yaml');
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  await writeFile(config, JSON.stringify({ agents: { catalog: ['scripted'], default: 'scripted', custom } }));
+  const program = await startProgram(t, { args: ['--config', config] });
+  const { page, problems } = await openPage(t, `${program.url}/console`);
+  await page.emulateMedia({ forcedColors: 'active', reducedMotion: 'reduce' });
+  await page.getByRole('heading', { level: 1 }).waitFor();
+  /** Presses Tab until an element of that name has the focus. Each one on the way must show that it has it. */
+  async function tabTo(name: RegExp): Promise<void> {
+    const passed: string[] = [];
+    for (let count = 0; count < 80; count += 1) {
+      await page.keyboard.press('Tab');
+      const [text, isSeen] = await page.evaluate<[string, boolean]>(`(() => {
+        const one = document.activeElement;
+        const label = one.labels?.[0]?.textContent ?? '';
+        const { outlineStyle, outlineWidth, borderColor, backgroundColor } = getComputedStyle(one);
+        const isOutlined = outlineStyle !== 'none' && parseFloat(outlineWidth) > 0;
+        return [[one.getAttribute('aria-label') ?? '', label, one.textContent].join(' ').trim(), isOutlined || one === document.body];
+      })()`);
+      assert.ok(isSeen, `${text} has the focus, and nothing shows it`);
+      if (name.test(text)) return;
+      passed.push(text.slice(0, 30));
+    }
+    assert.fail(`${name} is not reached: ${passed.join(', ')}`);
+  }
+  await page.keyboard.press('n');
+  await page.getByLabel('What should be done?').waitFor();
+  await tabTo(/What should be done/);
+  await page.keyboard.type('ask');
+  await tabTo(/^Start/);
+  await page.keyboard.press('Enter');
+  await page.getByRole('region', { name: 'The agent asks' }).waitFor();
+  await page.getByRole('log').focus();
+  // A key counts when the question has been seen for half a second.
+  await page.waitForTimeout(700);
+  await page.keyboard.press('y');
+  await page.getByRole('log').getByText('answered selected once').waitFor();
+  await tabTo(/^Plan/);
+  await page.keyboard.press('Enter');
+  await page.getByText('The agent has no plan.').waitFor();
+  await page.getByRole('log').focus();
+  await page.keyboard.press('m');
+  await page.keyboard.type('say by keys');
+  await page.keyboard.press('Enter');
+  await page.getByRole('log').getByText('by keys', { exact: true }).waitFor();
+  assert.deepEqual(problems, []);
 });

@@ -3,8 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
+import jsqr from 'jsqr';
 import { Secret, TOTP } from 'otpauth';
 import type { Page } from 'playwright-core';
+import { PNG } from 'pngjs';
 import { startProgram } from '../kit/running-program.ts';
 import { logIn, openAsAda, PASSWORD, TOKENS } from './logged-in.ts';
 import { openPage } from './open-page.ts';
@@ -100,6 +102,12 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
   await factor.getByRole('button', { name: 'Switch on' }).click();
   await factor.getByRole('img', { name: 'QR code' }).waitFor();
   const key = (await factor.locator('code').innerText()).replaceAll(' ', '');
+  // As an app does with the camera of a phone.
+  const { data, width, height } = PNG.sync.read(await factor.getByRole('img', { name: 'QR code' }).screenshot());
+  const scan = jsqr as unknown as (pixels: Uint8ClampedArray, width: number, height: number) => { data: string } | null;
+  const scanned = new URL(scan(new Uint8ClampedArray(data), width, height)?.data ?? '');
+  assert.equal(scanned.protocol, 'otpauth:');
+  assert.equal(scanned.searchParams.get('secret'), key, 'the picture and the text are the same key');
   const codes = new TOTP({ secret: Secret.fromBase32(key) });
   await factor.getByLabel('Code of the app').fill('000000');
   await factor.getByRole('button', { name: 'Switch on' }).click();
