@@ -129,6 +129,9 @@ try {
 
   const streamed = start(`pace ${UPDATES_PER_SECOND} ${STREAM_SECONDS}`);
   const watching = await open(`/console/sessions/${streamed.sessionId}`);
+  // What came while the page was loading is not an update that is received and painted.
+  await watching.waitForFunction((number) => probe.newest > number, UPDATES_PER_SECOND);
+  await watching.evaluate(() => probe.painted.splice(0));
   await streamed.ended;
   await pause(500);
   const painted = await watching.evaluate(() => probe.painted);
