@@ -66,9 +66,11 @@ test('a text that is made to stop the page is read quickly, and is shown whole',
     '<a '.repeat(20_000),
   ];
   for (const text of hostile) {
-    const started = performance.now();
+    // Of the processor, because other tests run at the same time.
+    const started = process.cpuUsage();
     const { blocks } = lexGrown(EMPTY, text);
-    const took = performance.now() - started;
+    const { user, system } = process.cpuUsage(started);
+    const took = (user + system) / 1000;
     assert.ok(took < 2000, `${text.slice(0, 6)} took ${Math.round(took)} ms`);
     assert.ok(blocks.length > 0 && blocks.map(({ raw }) => raw).join('') === text, text.slice(0, 6));
   }

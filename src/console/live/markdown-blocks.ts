@@ -13,8 +13,8 @@ const MAX_INLINE = 20_000;
 /** The lexer needs a time that grows with the square of these characters: 20,000 of them would stop the page for seconds. */
 const MARKS = /[*_~]/g;
 const MAX_MARKS = 1000;
-/** Definitions of links count for the whole text, so that a text with one is read as a whole. */
-const DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m;
+/** In each definition of a link. Those count for the whole text, so that a text with one is read as a whole. */
+const DEFINITION = ']:';
 
 /**
  * Splits Markdown into blocks. Of a text that has only grown, the blocks before the last one stay the same objects: what comes
@@ -23,7 +23,7 @@ const DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m;
 export function lexGrown(before: Lexed, text: string): Lexed {
   if (text === before.text) return before;
   const last = before.blocks.findLastIndex(({ type }) => type !== 'space');
-  if (last < 1 || !text.startsWith(before.text) || DEFINITION.test(text)) return { text, blocks: lex(text) };
+  if (last < 1 || !text.startsWith(before.text) || text.includes(DEFINITION)) return { text, blocks: lex(text) };
   const kept = before.blocks.slice(0, last);
   const start = kept.map(({ raw }) => raw).join('');
   // The lexer replaces some characters, such as line ends of Windows: then the places do not fit, and all is read again.
@@ -31,7 +31,11 @@ export function lexGrown(before: Lexed, text: string): Lexed {
   return { text, blocks: [...kept, ...lex(text.slice(start.length))] };
 }
 
+/** Quotes inside each other like this take long to read, and thousands of them more than the stack of the lexer. */
+const DEEP = ['> '.repeat(50), '>'.repeat(50)];
+
 function lex(text: string): readonly Token[] {
+  if (DEEP.some((quotes) => text.includes(quotes))) return lexApart(text);
   const lexer = new Lexer({ gfm: true });
   try {
     lexer.blockTokens(text.replaceAll(/\r\n|\r/g, '\n'), lexer.tokens);
@@ -41,10 +45,14 @@ function lex(text: string): readonly Token[] {
     }
     return lexer.tokens;
   } catch {
-    // Thousands of quotes inside each other are more than the stack of the lexer takes: their paragraph is shown as it is.
-    const paragraphs = text.split(/(?<=\n\n)/);
-    return paragraphs.length === 1 ? [plain(text)] : paragraphs.flatMap(lex);
+    return lexApart(text);
   }
+}
+
+/** Reads each paragraph by itself: one that cannot be read is shown as it is, and the others are not lost. */
+function lexApart(text: string): readonly Token[] {
+  const paragraphs = text.split(/(?<=\n\n)/);
+  return paragraphs.length === 1 ? [plain(text)] : paragraphs.flatMap(lex);
 }
 
 const plain = (text: string): Token => ({ type: 'text', raw: text, text, escaped: false });
