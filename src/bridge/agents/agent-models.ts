@@ -78,14 +78,16 @@ const ROWS: Readonly<Record<string, ModelRow>> = {
       ...['opencode.json', 'opencode.jsonc', 'config.json'].map((name) => `.config/opencode/${name}`),
     ],
     variables: /^OPENCODE_(?:CONFIG|AUTH)|_API_KEY$/,
-    give: ({ url, key, model, names }) => ({
-      environment: {
-        [KEY]: key,
-        OPENCODE_CONFIG_CONTENT: openCodeSettings(`${url}/v1`, model, names),
-        OPENCODE_DISABLE_AUTOUPDATE: '1',
-        OPENCODE_DISABLE_MODELS_FETCH: '1',
-      },
-    }),
+    give: (given) => ({ environment: openCodeVariables('OPENCODE', given) }),
+  },
+  // Made of OpenCode, with other names.
+  kilo: {
+    logins: [
+      '.local/share/kilo/auth.json',
+      ...['kilo.json', 'kilo.jsonc', 'opencode.json', 'config.json'].map((name) => `.config/kilo/${name}`),
+    ],
+    variables: /^KILO_(?:CONFIG|AUTH|API)|_API_KEY$/,
+    give: (given) => ({ environment: openCodeVariables('KILO', given) }),
   },
   gemini: {
     logins: ['.gemini/oauth_creds.json', '.gemini/settings.json', '.gemini/.env'],
@@ -158,6 +160,15 @@ const ROWS: Readonly<Record<string, ModelRow>> = {
 /** Values are TOML; JSON's strings and booleans are TOML as well. */
 function codexOptions(options: Readonly<Record<string, string | boolean>>): readonly string[] {
   return Object.entries(options).flatMap(([name, value]) => ['-c', `${name}=${JSON.stringify(value)}`]);
+}
+
+function openCodeVariables(prefix: string, { url, key, model, names }: Given): Readonly<Record<string, string>> {
+  return {
+    [KEY]: key,
+    [`${prefix}_CONFIG_CONTENT`]: openCodeSettings(`${url}/v1`, model, names),
+    [`${prefix}_DISABLE_AUTOUPDATE`]: '1',
+    [`${prefix}_DISABLE_MODELS_FETCH`]: '1',
+  };
 }
 
 /** Its tools ask first, so that the bridge decides about permissions. The key is a variable, and not in the text. */

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { getsOurModels, type OfferedModels, withOurModels } from '../../../src/bridge/agents/agent-models.ts';
 import { temporaryFolder } from '../../kit/running-program.ts';
 
-const PRESETS = ['codex', 'opencode', 'gemini', 'claude', 'qwen', 'kimi', 'copilot'];
+const PRESETS = ['codex', 'opencode', 'gemini', 'claude', 'qwen', 'kimi', 'copilot', 'kilo'];
 const PERSON = 'user:usr_1';
 const access = { url: 'http://127.0.0.1:8787', key: 'key-0123456789', end: () => undefined };
 const offer = (more: Partial<OfferedModels> = {}): OfferedModels => ({
@@ -33,6 +33,7 @@ test('agents of the operator get our models unless they have a login or settings
     qwen: '.qwen/oauth_creds.json',
     kimi: '.kimi-code/config.toml',
     copilot: '.copilot/config.json',
+    kilo: '.local/share/kilo/auth.json',
   };
   for (const preset of PRESETS) {
     for (const owner of ['main', undefined]) {
