@@ -332,7 +332,7 @@ function keyOf(head: RequestHead): string {
   if (bearer !== '') return bearer;
   const own = isGemini
     ? headers['x-goog-api-key']
-    : /^\/v1\/(?:messages|files)(?:\/|$)/.test(path)
+    : /^\/v1\/(?:messages|files|models)(?:\/|$)/.test(path)
       ? headers['x-api-key']
       : '';
   return typeof own === 'string' ? own : '';

@@ -65,10 +65,10 @@ export function passedHeaders({ passedHeaders: passed, defaultHeaders }: Lane, g
 const VERSION = '2023-06-01';
 const END = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 
-/** Anthropic's Messages API. Its rules for gateways: betas and the version reach the upstream as the client sent them. */
+/** Anthropic's Messages API. Its rules for gateways: headers of Anthropic and of Claude Code are an open list and pass as sent. */
 export const messagesLane: Lane = {
   name: 'messages',
-  passedHeaders: /^(?:anthropic-(?:beta|version)|user-agent|x-app|x-claude-.{1,64}|x-stainless-.{1,64})$/,
+  passedHeaders: /^(?:anthropic-.{1,64}|user-agent|x-app|x-claude-.{1,64}|x-stainless-.{1,64})$/,
   defaultHeaders: { 'anthropic-version': VERSION },
   markers:
     /"(?:usage": ?\{|stop_reason": ?"|error"|message": ?"|detail")|"type": ?"(?:message_(?:start|stop)|error)"|(?:^|[\r\n])event: ?error/g,
