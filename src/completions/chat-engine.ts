@@ -88,16 +88,23 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
       else logger.info({ target }, 'a target is back');
     },
   });
+  const knownModel = (api: string, model: string) => catalogue.modelsOf(api).get(model);
   const openChat = createOpenChat({
     findApi: models.findApi,
     send,
-    knownModel: (api, model) => catalogue.modelsOf(api).get(model),
+    knownModel,
     maxEventBytes: settings.max_event_bytes,
     promptCache: settings.prompt_cache,
     fetchLinkedFiles: createFetchLinkedFiles({ allow: settings.link_allow, clock }),
     clock,
   });
-  const lanes = createOpenLanes({ findApi: models.findApi, send, clock, maxEventBytes: settings.max_event_bytes });
+  const lanes = createOpenLanes({
+    findApi: models.findApi,
+    knownModel,
+    send,
+    clock,
+    maxEventBytes: settings.max_event_bytes,
+  });
   const attemptCalls = createAttemptCalls({
     plans,
     board,

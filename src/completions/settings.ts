@@ -82,6 +82,10 @@ const tokenPrices = {
   reasoning: price('of reasoning', 'as `output`'),
 };
 
+function unitPrice(unit: string) {
+  return setting.number({ default: 0, minimum: 0, maximum: 1000, description: `USD for one ${unit}, besides tokens.` });
+}
+
 export const completionsSettings = setting.group('One chat-completion API in front of many model APIs.', {
   master_key: setting.token({
     default: '',
@@ -298,6 +302,9 @@ export const completionsSettings = setting.group('One chat-completion API in fro
       input: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of a prompt.' }),
       output: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of an answer.' }),
       ...tokenPrices,
+      per_image: unitPrice('image that the model draws'),
+      per_second: unitPrice('second of a recording that the model hears'),
+      per_character: unitPrice('character that the model speaks'),
       batch_input: price('in the prompt of a batch', 'the price outside a batch'),
       batch_output: price('in the answer of a batch', 'the price outside a batch'),
       tiers: setting.list(

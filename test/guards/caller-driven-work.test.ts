@@ -22,6 +22,7 @@ const MODELS: Readonly<Record<CodecName, string>> = {
   bedrock: 'anthropic.claude-sonnet-4-5',
   google: 'gemini-3-pro-preview',
   'google-vertex': 'gemini-2.0-flash',
+  'vertex-claude': 'claude-sonnet-4-5@20250929',
   cohere: 'command-a',
 };
 

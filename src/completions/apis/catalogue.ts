@@ -78,6 +78,9 @@ const Cost = Type.Object({
   input_audio: Price,
   output_audio: Price,
   input_image: Price,
+  per_image: Price,
+  per_second: Price,
+  per_character: Price,
 });
 const Tokens = Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_TOKENS }));
 const Flag = Type.Optional(Type.Boolean());
@@ -101,11 +104,16 @@ const ModelFacts = Type.Object({
       context_over_200k: Type.Optional(Cost),
     }),
   ),
-  provider: Type.Optional(Type.Object({ shape: Type.Optional(Type.String({ maxLength: 32 })) })),
+  provider: Type.Optional(
+    Type.Object({
+      shape: Type.Optional(Type.String({ maxLength: 32 })),
+      npm: Type.Optional(Type.String({ maxLength: 128 })),
+    }),
+  ),
 });
 type ModelFacts = Static<typeof ModelFacts>;
 
-/** The form of `https://models.dev/api.json`, with prices of a million tokens; what we do not know is left out. */
+/** The form of `https://models.dev/api.json`, with prices of a million tokens, and of one image, second or character (`per_...`); what we do not know is left out. */
 const CatalogueFile = Type.Record(
   Type.String({ pattern: '^[^\\s/]{1,64}$' }),
   Type.Object({ models: Type.Record(Type.String({ pattern: '^[^\\s\\u0000-\\u001f]{1,200}$' }), ModelFacts) }),
@@ -144,6 +152,9 @@ function refuse(reason: string): never {
   throw new AppError('INVALID_CATALOG', { reason });
 }
 
+/** How models.dev marks Claude's models on Vertex: by the library that calls them. */
+const VERTEX_CLAUDE = '@ai-sdk/google-vertex/anthropic';
+
 function readModel(api: string, [id, facts]: readonly [string, ModelFacts]): KnownModel {
   const { limit, modalities, cost, tool_call: tools, structured_output: structured, reasoning, temperature } = facts;
   const { release_date: released, last_updated: updated, knowledge } = facts;
@@ -164,6 +175,7 @@ function readModel(api: string, [id, facts]: readonly [string, ModelFacts]): Kno
     ...(updated !== undefined && { updated }),
     ...(knowledge !== undefined && { knowledge }),
     ...(facts.provider?.shape === 'responses' && { operation: 'responses' as const }),
+    ...(facts.provider?.npm === VERTEX_CLAUDE && { operation: 'rawPredict' as const }),
   };
 }
 
@@ -188,6 +200,10 @@ function readRates(cost: Static<typeof Cost>): TokenPrices {
     ...own('audioInput', cost.input_audio),
     ...own('audioOutput', cost.output_audio),
     ...own('imageInput', cost.input_image),
+    // Of one, not of a million.
+    ...(cost.per_image !== undefined && { perImage: cost.per_image }),
+    ...(cost.per_second !== undefined && { perSecond: cost.per_second }),
+    ...(cost.per_character !== undefined && { perCharacter: cost.per_character }),
   };
 }
 

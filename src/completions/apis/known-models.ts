@@ -7,7 +7,8 @@ import type { KnownModel, ModelPrices, TokenPrices } from './model-api.ts';
  * The day on which sizes and the prices of prompts and answers were taken from models.dev (MIT). The prices of caches,
  * audio and long prompts are those of models.dev too, except where a vendor's own page says otherwise: the makers' lines
  * of Anthropic (its price table; `write1h`), and of DeepSeek (its price table). A price that no source confirmed is left
- * out, so that such tokens cost as much as the rest of the prompt.
+ * out, so that such tokens cost as much as the rest of the prompt. OpenAI's price page has what `whisper-1` costs for a second and
+ * `tts-1` for a character.
  */
 export const MODELS_DATE = '2026-07-02';
 
@@ -30,8 +31,8 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
  * A line for each model: its name, the context window and the longest answer in tokens, the prices of a million tokens
  * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known. Other prices of a
  * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
- * `image` (input) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
- * at `/responses` alone. `can=tools,reasoning`: what it can do of these two; `can=-`: neither.
+ * `image` (input), `each_image`, `each_second` and `each_character` (of one, not of a million) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
+ * at `/responses` alone; `by=rawPredict`: Vertex serves it in the form of the Messages API. `can=tools,reasoning`: what it can do of these two; `can=-`: neither.
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
   const lines = text.split('\n').filter((line) => line !== '');
@@ -47,12 +48,14 @@ export function parseModels(api: string, text: string): readonly KnownModel[] {
       ...(hasPrice && { prices: { input: perToken(inputPrice), output: perToken(outputPrice), ...readPrices(more) } }),
       ...(modalities !== '-' && { inputModalities: modalities.split(',') }),
       ...(more.includes(BY_RESPONSES) && { operation: 'responses' as const }),
+      ...(more.includes(BY_RAW_PREDICT) && { operation: 'rawPredict' as const }),
       ...readAbilities(more),
     };
   });
 }
 
 const BY_RESPONSES = 'by=responses';
+const BY_RAW_PREDICT = 'by=rawPredict';
 
 const CAN = 'can=';
 
@@ -73,13 +76,21 @@ const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
   image: 'imageInput',
 };
 
+const EACH_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
+  each_image: 'perImage',
+  each_second: 'perSecond',
+  each_character: 'perCharacter',
+};
+
 function readPrices(fields: readonly string[]): Partial<ModelPrices> {
   const prices: { -readonly [Name in keyof ModelPrices]?: ModelPrices[Name] } = {};
   for (const field of fields) {
-    if (field === BY_RESPONSES || field.startsWith(CAN)) continue;
+    if (field === BY_RESPONSES || field === BY_RAW_PREDICT || field.startsWith(CAN)) continue;
     const [name = '', value = ''] = field.split('=');
     const known = PRICE_NAMES[name];
+    const each = EACH_NAMES[name];
     if (known !== undefined) prices[known] = perToken(value);
+    else if (each !== undefined) prices[each] = Number(value);
     else if (name === 'over') {
       const [above, rates = ''] = value.split(':');
       prices.tiers = [...(prices.tiers ?? []), { above: Number(above), ...readTier(rates) }];

@@ -68,8 +68,11 @@ export interface KnownModel {
   readonly updated?: string;
   readonly knowledge?: string;
   /** The operation that serves it, where chat completions do not. */
-  readonly operation?: 'responses';
+  readonly operation?: ModelOperation;
 }
+
+/** `responses`: OpenAI's `/responses`; `rawPredict`: the Messages API of Claude, inside of Vertex. */
+export type ModelOperation = 'responses' | 'rawPredict';
 
 /** USD per token. A kind of token without its own price costs what the rest of the prompt or of the answer costs. */
 export interface ModelPrices extends TokenPrices {
@@ -90,7 +93,14 @@ export interface TokenKinds {
   readonly reasoning: number;
 }
 
-export interface TokenPrices extends Partial<TokenKinds> {
+/** A figure for each thing other than tokens that some models are paid by. */
+export interface UnitKinds {
+  readonly perImage: number;
+  readonly perSecond: number;
+  readonly perCharacter: number;
+}
+
+export interface TokenPrices extends Partial<TokenKinds>, Partial<UnitKinds> {
   readonly input: number;
   readonly output: number;
 }

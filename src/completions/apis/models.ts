@@ -176,6 +176,9 @@ function describeRates(rates: Rates) {
     ...own('image_input', rates.imageInput, input),
     ...own('audio_output', rates.audioOutput, output),
     ...own('reasoning', rates.reasoning, output),
+    ...own('per_image', rates.perImage, 0),
+    ...own('per_second', rates.perSecond, 0),
+    ...own('per_character', rates.perCharacter, 0),
   };
 }
 

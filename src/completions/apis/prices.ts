@@ -23,10 +23,17 @@ export interface Price {
 export type PriceOf = (api: string, upstreamModel: string) => Price;
 
 /** The tokens of one call. The kinds are parts of `prompt` and of `completion`, and do not overlap. */
-export interface TokenCounts extends Partial<TokenKinds> {
+export interface TokenCounts extends Partial<TokenKinds>, UnitCounts {
   readonly prompt: number;
   readonly completion: number;
   readonly batch?: boolean;
+}
+
+/** What one call made or read besides tokens: images, seconds of a recording that was heard, characters that were spoken. */
+export interface UnitCounts {
+  readonly images?: number;
+  readonly seconds?: number;
+  readonly characters?: number;
 }
 
 const PICO_PER_USD = 1e12;
@@ -94,6 +101,9 @@ export function costOf(price: Price, tokens: TokenCounts): number {
     add(count, rates[kind]);
   }
   add(completion, rates.output);
+  add(tokens.images ?? 0, rates.perImage);
+  add(tokens.seconds ?? 0, rates.perSecond);
+  add(tokens.characters ?? 0, rates.perCharacter);
   return Math.min(nano + Math.round(pico / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
 }
 
@@ -161,6 +171,9 @@ export function countTokens(usage: Usage | undefined): TokenCounts {
     audioOutput: count(completion.audio_tokens),
     reasoning: count(completion.reasoning_tokens),
     batch: raw.service_tier === 'batch',
+    images: count(raw.images),
+    seconds: count(raw.seconds),
+    characters: count(raw.characters),
   };
 }
 
@@ -185,6 +198,9 @@ function ratesOf({ input, output, ...prices }: RatePrices): Rates {
     imageInput: pico(prices.imageInput ?? input),
     audioOutput: pico(prices.audioOutput ?? output),
     reasoning: pico(prices.reasoning ?? output),
+    perImage: pico(prices.perImage ?? 0),
+    perSecond: pico(prices.perSecond ?? 0),
+    perCharacter: pico(prices.perCharacter ?? 0),
   };
 }
 
@@ -214,5 +230,8 @@ function configuredRates(given: ConfiguredRates): RatePrices {
     ...set('imageInput', given.image_input),
     ...set('audioOutput', given.audio_output),
     ...set('reasoning', given.reasoning),
+    ...set('perImage', given.per_image),
+    ...set('perSecond', given.per_second),
+    ...set('perCharacter', given.per_character),
   };
 }

@@ -223,6 +223,9 @@ const Rates = {
   image_input: Type.Optional(Type.Number()),
   audio_output: Type.Optional(Type.Number()),
   reasoning: Type.Optional(Type.Number()),
+  per_image: Type.Optional(Type.Number({ description: 'For each image that it draws.' })),
+  per_second: Type.Optional(Type.Number({ description: 'For each second of a recording that it hears.' })),
+  per_character: Type.Optional(Type.Number({ description: 'For each character that it speaks.' })),
 };
 
 const Pricing = Type.Object(
@@ -233,7 +236,10 @@ const Pricing = Type.Object(
       Type.Array(Type.Object({ above: Type.Integer({ description: 'Tokens of the prompt.' }), ...Rates })),
     ),
   },
-  { description: 'USD per token. A kind of token that is absent costs as much as `input` or `output`.' },
+  {
+    description:
+      'USD per token. A kind of token that is absent costs as much as `input` or `output`; `per_*` that is absent costs nothing.',
+  },
 );
 
 /** `/v1` adds what is known of a model; the document's own path has the plain entry (contract/completions 3). */
@@ -256,7 +262,9 @@ export const ModelEntry = Type.Object(
     last_updated: Type.Optional(Type.String()),
     knowledge_cutoff: Type.Optional(Type.String()),
     operation: Type.Optional(
-      Type.Literal('responses', { description: 'The upstream serves it at this operation alone.' }),
+      Type.Union([Type.Literal('responses'), Type.Literal('rawPredict')], {
+        description: 'The upstream serves it at this operation alone.',
+      }),
     ),
   },
   { $id: 'ModelEntry' },

@@ -7,6 +7,7 @@ const loaders: Readonly<Record<CodecName, () => Promise<Dialect>>> = {
   azure: async () => asDialect(azureDialect),
   responses: async () => asDialect((await import('./openai/responses-dialect.ts')).responsesDialect),
   anthropic: async () => asDialect((await import('./anthropic/anthropic-dialect.ts')).anthropicDialect),
+  'vertex-claude': async () => asDialect((await import('./anthropic/vertex-claude.ts')).vertexClaudeDialect),
   google: async () => asDialect((await import('./google/google-dialect.ts')).googleDialect),
   'google-vertex': async () => asDialect((await import('./google/google-dialect.ts')).vertexDialect),
   bedrock: async () => asDialect((await import('./bedrock/bedrock-dialect.ts')).bedrockDialect),

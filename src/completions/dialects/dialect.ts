@@ -3,8 +3,8 @@ import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts
 
 export type DialectName = 'openai' | 'azure' | 'anthropic' | 'google' | 'google-vertex' | 'bedrock' | 'cohere';
 
-/** An API of OpenAI's or Azure's dialect may serve a model at its Responses API alone. */
-export type CodecName = DialectName | 'responses';
+/** An API of OpenAI's or Azure's dialect may serve a model at its Responses API alone, and Vertex serves Claude as Anthropic does. */
+export type CodecName = DialectName | 'responses' | 'vertex-claude';
 
 /** What a dialect must know of the API and the model that it talks to; plain data. */
 export interface DialectContext {

@@ -205,6 +205,7 @@ export function priceCall(holder: KeyHolder, outcome: CallOutcome, priceOf: Pric
   const { prompt: promptTokens, completion: completionTokens } = tokens;
   const price = priceOf(outcome.api, outcome.upstreamModel);
   const costNano = costOf(price, tokens);
-  const priceKnown = price.known || promptTokens + completionTokens === 0;
+  const { images = 0, seconds = 0, characters = 0 } = tokens;
+  const priceKnown = price.known || promptTokens + completionTokens + images + seconds + characters === 0;
   return { holder, outcome, promptTokens, completionTokens, costNano, priceKnown };
 }

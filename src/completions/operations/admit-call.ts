@@ -1,6 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { costOf, isFree, type Price, type PriceOf } from '../apis/prices.ts';
+import { costOf, isFree, type Price, type PriceOf, type UnitCounts } from '../apis/prices.ts';
 import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
 import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
 import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
@@ -24,6 +24,8 @@ export interface IncomingCall {
 export interface CallEstimate {
   readonly prompt: number;
   readonly answer: number;
+  /** What some models are paid by instead of tokens. */
+  readonly units?: UnitCounts;
   /** The tokens count for budgets, at the price of a batch, and not for limits by the minute. */
   readonly batch?: boolean;
 }
@@ -54,9 +56,13 @@ export interface CallAdmission {
 
 export function createCallAdmission({ plans, admissions, priceOf, clock }: CallAdmissionOptions): CallAdmission {
   /** The dearest of what may answer: a budget must hold wherever the call ends up. */
-  function estimateCost(plan: ModelPlan, holder: KeyHolder, { prompt, answer, batch = false }: CallEstimate): number {
+  function estimateCost(
+    plan: ModelPlan,
+    holder: KeyHolder,
+    { prompt, answer, units, batch = false }: CallEstimate,
+  ): number {
     if (!holder.buckets.some(({ limits }) => limits.budget !== undefined)) return 0;
-    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion: answer, batch }));
+    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion: answer, batch, ...units }));
     return Math.max(0, ...costs);
   }
 

@@ -245,7 +245,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     async countTokens(incoming, form) {
       const { model } = form.request;
       const targets = admission.resolvable(model).flatMap((plan) => plan.targets);
-      if (!targets.some(({ apiId }) => lanes.serves(apiId, form.lane))) return undefined;
+      if (!targets.some((target) => lanes.serves(target, form.lane))) return undefined;
       const call = await pipeline.admit(incoming, model, { prompt: 0, answer: 0 });
       if (guardrails !== undefined) {
         const body: unknown = JSON.parse(form.bytes.toString('utf8'));

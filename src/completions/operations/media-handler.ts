@@ -5,9 +5,10 @@ import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { FindApi } from '../apis/model-api.ts';
+import type { UnitCounts } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import { failureInBody } from '../dialects/failure.ts';
-import { asCount, asObject, parseEvent } from '../dialects/json-value.ts';
+import { asCount, asNumber, asObject, parseEvent } from '../dialects/json-value.ts';
 import { azurePath } from '../dialects/openai/openai-dialect.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { createLaneReader } from '../lanes/lane-reader.ts';
@@ -66,7 +67,8 @@ export function createMediaHandler(options: MediaHandlerOptions) {
   ): Promise<OpenedMedia> {
     const { target } = attempt;
     const { promptTokens, presence } = call;
-    const estimated = { usage: estimatedUsage(promptTokens, 0), estimated: true };
+    const { units } = request.estimate;
+    const estimated = { usage: { ...estimatedUsage(promptTokens, 0), ...units }, estimated: true };
     if (target.apiId === DEMO_API) {
       const demo = target.model === kind.demo ? kind.answerDemo(request, Math.floor(clock.now() / 1000)) : undefined;
       if (demo === undefined) throw notOffered(kind);
@@ -87,7 +89,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     const exchange = { start, decodeFailure: failureInBody, secret, presence, now: clock.now };
     if (request.answer === 'events') {
       const reader = createLaneReader({ lane: mediaEvents, promptTokens, maxEventBytes, onKept: () => undefined });
-      return { stream: await openStream({ ...exchange, reader }), contentType: EVENTS };
+      return { stream: await openStream({ ...exchange, reader: withUnits(reader, units) }), contentType: EVENTS };
     }
     if (request.answer === 'audio') {
       const reader = createFileReader(estimated);
@@ -102,9 +104,13 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     if (!isJson && !kind.mayBeText) throw upstreamError('its answer is not JSON');
     const failure = isJson ? failureInAnswer(body, kind.results) : undefined;
     if (failure !== undefined) throw failureToError(failure, secret);
-    const usage = isJson ? findUsage(body, readUsage) : undefined;
+    const usage = isJson ? (findUsage(body, readUsage) ?? lengthOf(kind, body, estimated.usage)) : undefined;
     const contentType = PASSED_TYPES.test(given) ? given : isJson ? 'application/json' : 'application/octet-stream';
-    return { body, contentType, measured: usage === undefined ? estimated : { usage, estimated: false } };
+    return {
+      body,
+      contentType,
+      measured: usage === undefined ? estimated : { usage: { ...units, ...usage }, estimated: false },
+    };
   }
 
   /** Without what the guardrails mask. A stream of words could not be checked piece by piece, so it is refused. */
@@ -183,6 +189,23 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     };
 }
 
+/** A transcription may say how long its recording is, without any tokens. */
+function lengthOf({ operation }: MediaKind, body: Buffer, estimated: Usage): Usage | undefined {
+  if (operation !== 'transcription') return undefined;
+  const seconds = asNumber(parseEvent(body.toString('utf8'))?.duration);
+  return seconds === undefined ? undefined : { ...estimated, ...{ seconds } };
+}
+
+function withUnits(reader: StreamReader<Buffer>, units: UnitCounts | undefined): StreamReader<Buffer> {
+  return {
+    ...reader,
+    usage() {
+      const measured = reader.usage();
+      return { ...measured, usage: { ...units, ...measured.usage } };
+    },
+  };
+}
+
 /** Images and sounds are not words, and the verdicts on words do not repeat them. */
 function writesWords({ operation }: MediaKind): boolean {
   return operation === 'transcription';
@@ -206,6 +229,8 @@ export function readUsage(value: unknown): Usage | undefined {
   const chat = asUsage(value);
   if (chat !== undefined) return chat;
   const usage = asObject(value);
+  const seconds = usage?.type === 'duration' ? asNumber(usage.seconds) : undefined;
+  if (seconds !== undefined) return { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0, ...{ seconds } };
   if (usage?.input_tokens === undefined) return undefined;
   const [prompt, completion] = [asCount(usage.input_tokens), asCount(usage.output_tokens)];
   const details = asObject(usage.input_tokens_details) ?? asObject(usage.input_token_details) ?? {};

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { demoImage, demoRerank, demoSpeech } from '../apis/demo-models.ts';
+import type { UnitCounts } from '../apis/prices.ts';
 import { ImageEditRequest, ImageRequest, ModerationRequest, RerankRequest, SpeechRequest } from '../contract/media.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import type { DialectName } from '../dialects/dialect.ts';
@@ -17,7 +18,7 @@ export interface MediaRequest {
   readonly answer: 'whole' | 'audio' | 'events';
   /** Of a recording. */
   readonly contentType: string;
-  readonly estimate: { readonly prompt: number; readonly answer: number };
+  readonly estimate: { readonly prompt: number; readonly answer: number; readonly units?: UnitCounts };
   /** For the log of calls, where content is kept. Files are left out. */
   readonly text: string;
   readonly fields: Readonly<Record<string, unknown>>;
@@ -48,6 +49,7 @@ export interface MediaKind {
 const TOKENS_PER_IMAGE = 1500;
 /** A recording of 16 KB a second, with ten tokens a second. */
 const BYTES_PER_AUDIO_TOKEN = 1600;
+const BYTES_PER_SECOND = 16_000;
 const MODERATION_MODEL = 'omni-moderation-latest';
 const AUDIO_TYPES: Readonly<Record<string, string>> = {
   mp3: 'audio/mpeg',
@@ -115,7 +117,11 @@ function drawing(fields: Readonly<Record<string, unknown>>): Own {
   const isStream = fields.stream === true || fields.stream === 'true';
   return {
     answer: isStream ? 'events' : 'whole',
-    estimate: { prompt: tokensOfCharacters(String(fields.prompt ?? '').length), answer: count * TOKENS_PER_IMAGE },
+    estimate: {
+      prompt: tokensOfCharacters(String(fields.prompt ?? '').length),
+      answer: count * TOKENS_PER_IMAGE,
+      units: { images: count },
+    },
   };
 }
 
@@ -139,7 +145,8 @@ function readRecording(body: Buffer, contentType: string | undefined): MediaRequ
   if (file === undefined) throw missing('file');
   const prompt = Math.ceil(file.value.length / BYTES_PER_AUDIO_TOKEN);
   const isStream = fieldOf(form, 'stream') === 'true';
-  return fromForm(form, { answer: isStream ? 'events' : 'whole', estimate: { prompt, answer: prompt } });
+  const units = { seconds: Math.ceil(file.value.length / BYTES_PER_SECOND) };
+  return fromForm(form, { answer: isStream ? 'events' : 'whole', estimate: { prompt, answer: prompt, units } });
 }
 
 function hearDemo({ fields, estimate, answer }: MediaRequest) {
@@ -197,7 +204,8 @@ export const mediaKinds = {
       const prompt = tokensOfCharacters(fields.input.length);
       const answer = fields.stream_format === 'sse' ? 'events' : 'audio';
       const contentType = AUDIO_TYPES[fields.response_format ?? 'mp3'] ?? 'application/octet-stream';
-      return fromJson(body, fields, { answer, contentType, estimate: { prompt, answer: fields.input.length } });
+      const units = { characters: fields.input.length };
+      return fromJson(body, fields, { answer, contentType, estimate: { prompt, answer: fields.input.length, units } });
     },
     answerDemo({ fields, answer }) {
       const audio = demoSpeech(String(fields.input));

@@ -1,10 +1,11 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-models.ts';
-import type { FindApi, KnownModel } from '../apis/model-api.ts';
+import type { FindApi, KnownModel, UsableApi } from '../apis/model-api.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
+import { isVertexClaude } from '../dialects/anthropic/vertex-claude.ts';
 import { cacheMarkers, markStablePrefix } from '../dialects/conversation.ts';
-import type { Dialect, DialectContext, DialectName } from '../dialects/dialect.ts';
+import type { CodecName, Dialect, DialectContext } from '../dialects/dialect.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
 import { failureInBody } from '../dialects/failure.ts';
 import { INTERNAL_ID } from '../keys/admission.ts';
@@ -43,10 +44,11 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
   const { findApi, send, knownModel, clock, fetchLinkedFiles, promptCache = 'off', maxEventBytes } = options;
 
   /** Only where the upstream has such a cache, and the caller has marked nothing. */
-  function marksPrompt(dialect: DialectName, known: KnownModel | undefined, { call, request }: ChatWork): boolean {
+  function marksPrompt(dialect: CodecName, known: KnownModel | undefined, { call, request }: ChatWork): boolean {
     if (promptCache === 'off' || call === undefined) return false;
     if (promptCache === 'agents' && call.holder.id !== INTERNAL_ID) return false;
-    const hasCache = dialect === 'anthropic' || (dialect === 'bedrock' && known?.prices?.cacheRead !== undefined);
+    const isClaude = dialect === 'anthropic' || dialect === 'vertex-claude';
+    const hasCache = isClaude || (dialect === 'bedrock' && known?.prices?.cacheRead !== undefined);
     return hasCache && cacheMarkers(request).length === 0;
   }
 
@@ -62,7 +64,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     const api = findApi(target.apiId, target.key);
     if (api === undefined) throw upstreamError('its key is not set any more');
     const known = knownModel(target.apiId, target.model);
-    const codec = known?.operation === 'responses' && api.responses ? 'responses' : api.dialect;
+    const codec = codecOf(api, target.model, known);
     const dialect = loadedDialect(codec) ?? (await loadDialect(codec));
     const stream = work.request.stream === true;
     const context = dialectContext(api, target.model, {
@@ -74,7 +76,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     });
     // Bedrock fetches nothing from the web.
     const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);
-    const given = marksPrompt(api.dialect, known, work) ? markStablePrefix(work.request) : work.request;
+    const given = marksPrompt(codec, known, work) ? markStablePrefix(work.request) : work.request;
     if (work.call !== undefined) work.call.record.promptMarked = given !== work.request;
     const request = fetches ? await fetchLinkedFiles(given, presence) : given;
     const encoded = encodeChat(dialect, request, context, work.bytes);
@@ -104,6 +106,12 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     const reader = createChunkReader({ dialect, context, framing, choices, promptTokens: work.promptTokens });
     return { dropped, kind: 'chunk-stream', stream: await openStream({ ...exchange, reader }) };
   };
+}
+
+/** How an API takes chats with a model. */
+function codecOf(api: UsableApi, model: string, known: KnownModel | undefined): CodecName {
+  if (known?.operation === 'responses' && api.responses) return 'responses';
+  return isVertexClaude(api.dialect, model, known) ? 'vertex-claude' : api.dialect;
 }
 
 interface WholeOptions {

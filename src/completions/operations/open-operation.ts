@@ -1,6 +1,13 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { FindApi, UsableApi } from '../apis/model-api.ts';
+import type { FindApi, KnownModel, UsableApi } from '../apis/model-api.ts';
+import {
+  isVertexClaude,
+  VERTEX_CLAUDE_COUNT_PATH,
+  vertexClaudeBody,
+  vertexClaudeCountBody,
+  vertexClaudePath,
+} from '../dialects/anthropic/vertex-claude.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
 import { brokenAnswer, failureInBody, failureInObject, isFailureObject } from '../dialects/failure.ts';
@@ -16,7 +23,7 @@ import { createByteReader } from '../relay/stream-readers.ts';
 import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { CallerPresence, MeasuredUsage } from '../routing/call-record.ts';
-import { placeOf } from '../routing/model-plan.ts';
+import { placeOf, type Target } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import type { UpstreamBody } from '../upstream/upstream-exchange.ts';
@@ -133,7 +140,7 @@ export interface LaneWork {
 
 export interface OpenLanes {
   /** Whether an API speaks the API of the lane itself. */
-  serves(apiId: string, lane: Lane): boolean;
+  serves(target: Pick<Target, 'apiId' | 'model'>, lane: Lane): boolean;
   /** Undefined: the target does not, so the request must be translated. */
   open(
     attempt: Attempt,
@@ -144,22 +151,33 @@ export interface OpenLanes {
 
 export interface OpenLaneOptions {
   readonly findApi: FindApi;
+  readonly knownModel: (api: string, model: string) => KnownModel | undefined;
   readonly send: SendUpstream;
   readonly clock: { now(): number };
   readonly maxEventBytes?: number;
 }
 
-export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLaneOptions): OpenLanes {
+export function createOpenLanes(options: OpenLaneOptions): OpenLanes {
+  const { findApi, knownModel, send, clock, maxEventBytes } = options;
+  const isOnVertex = ({ id, dialect }: UsableApi, model: string) =>
+    isVertexClaude(dialect, model, knownModel(id, model));
+
+  function pathOf(api: UsableApi, { name }: Lane, model: string, stream: boolean): string | undefined {
+    if (!isOnVertex(api, model)) return lanePath(api, name, model, stream);
+    if (name === 'messages') return vertexClaudePath(model, stream);
+    return name === 'count_tokens' ? VERTEX_CLAUDE_COUNT_PATH : undefined;
+  }
+
   return {
-    serves(apiId, lane) {
+    serves({ apiId, model }, lane) {
       const api = findApi(apiId);
-      return api !== undefined && lanePath(api, lane, '', false) !== undefined;
+      return api !== undefined && pathOf(api, lane, model, false) !== undefined;
     },
     open(attempt, work, presence) {
       const { apiId, key, model } = attempt.target;
       const api = findApi(apiId, key);
       const { lane, request } = work.form;
-      const path = api === undefined ? undefined : lanePath(api, lane, model, request.stream === true);
+      const path = api === undefined ? undefined : pathOf(api, lane, model, request.stream === true);
       return api === undefined || path === undefined ? undefined : openOn(api, path, attempt, work, presence);
     },
   };
@@ -170,11 +188,12 @@ export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLan
     const refusal = form.refusal?.(placeOf(target));
     if (refusal !== undefined) throw refusal;
     const stream = form.request.stream === true;
-    const dialect = loadedDialect(api.dialect) ?? (await loadDialect(api.dialect));
+    const codec = isOnVertex(api, target.model) ? 'vertex-claude' : api.dialect;
+    const dialect = loadedDialect(codec) ?? (await loadDialect(codec));
     const encoded = {
       path: `${path}${form.query}`,
       headers: besideOwn(form.headers, api.headers ?? {}),
-      body: encodeLaneBody(form, target.model),
+      body: codec === 'vertex-claude' ? encodeForVertex(form, target.model) : encodeLaneBody(form, target.model),
     };
     const start = await send({ api, attempt, encoded, stream, idempotencyId });
     const secret = api.credentials.key;
@@ -199,7 +218,7 @@ export function createOpenLanes({ findApi, send, clock, maxEventBytes }: OpenLan
 }
 
 /** Where an API takes the requests of a lane; undefined when it does not. */
-function lanePath(api: UsableApi, { name }: Lane, model: string, stream: boolean): string | undefined {
+function lanePath(api: UsableApi, name: Lane['name'], model: string, stream: boolean): string | undefined {
   switch (name) {
     case 'responses':
       return api.responses ? '/responses' : undefined;
@@ -212,6 +231,11 @@ function lanePath(api: UsableApi, { name }: Lane, model: string, stream: boolean
     case 'gemini_count':
       return api.dialect === 'google' ? `${modelPath('google', model)}:countTokens` : undefined;
   }
+}
+
+function encodeForVertex({ lane, request, rewritten: given }: LaneForm, model: string): string {
+  const body = { ...((typeof given === 'function' ? given(model) : given) ?? request) };
+  return JSON.stringify(lane.name === 'messages' ? vertexClaudeBody(body) : vertexClaudeCountBody(body, model));
 }
 
 /** The caller's bytes with the upstream's name of the model. */

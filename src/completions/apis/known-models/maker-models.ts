@@ -229,6 +229,9 @@ o4-mini-deep-research 200000 100000 2 8 text,image read=0.5 by=responses can=too
 text-embedding-3-large 8191 3072 0.13 0 text can=-
 text-embedding-3-small 8191 1536 0.02 0 text can=-
 text-embedding-ada-002 8192 1536 0.1 0 text can=-
+tts-1 - - 0 0 text each_character=0.000015 can=-
+tts-1-hd - - 0 0 text each_character=0.00003 can=-
+whisper-1 - - 0 0 audio each_second=0.0001 can=-
 `,
   perplexity: `
 sonar 128000 4096 1 1 text can=-

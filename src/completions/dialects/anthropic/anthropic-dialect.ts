@@ -128,7 +128,7 @@ function readBlocks(blocks: readonly unknown[], answerId: string) {
   return { text, reasoning, signature, calls };
 }
 
-interface AnthropicStreamState {
+export interface AnthropicStreamState {
   readonly stream: BlockStream;
   readonly usage: JsonObject;
   finished: boolean;

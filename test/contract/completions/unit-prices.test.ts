@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { labAt, startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
+type Json = any;
+
+const MASTER = 'master-key-of-the-units-1';
+const PRICES = {
+  'lab/draw': { per_image: 0.04 },
+  'lab/speak': { per_character: 0.000015 },
+  'lab/hear': { per_second: 0.0001 },
+  'lab/both': { input: 0.000001, output: 0.000002, per_image: 0.01 },
+};
+
+async function start(t: Parameters<typeof startCompletions>[0]) {
+  const upstream = await startScriptedUpstream(t);
+  const { url, post } = await startCompletions(t, {
+    environment: { OPENAI_API_KEY: 'sk-not-called' },
+    settings: labAt(upstream.url, { master_key: MASTER, prices: PRICES }),
+  });
+  const as = (key: string) => ({ authorization: `Bearer ${key}` });
+  const costs = async (response: Response): Promise<number> => {
+    await response.arrayBuffer();
+    const query = `request_id=${response.headers.get('x-request-id')}`;
+    const list = await fetch(`${url}/v1/usage/calls?${query}`, { headers: as(MASTER) });
+    const [call] = ((await list.json()) as Json).data;
+    assert.equal(call.price_known, true);
+    return call.cost_usd;
+  };
+  return { upstream, url, post, as, costs };
+}
+
+test('images are charged by the piece, besides the tokens that the upstream reports', async (t) => {
+  const { upstream, post, as, costs } = await start(t);
+  const headers = as(MASTER);
+  upstream.script(answers({ created: 1, data: [{ b64_json: 'aQ==' }, { b64_json: 'aQ==' }] }));
+  const drawn = await post('/v1/images/generations', { model: 'lab/draw', prompt: 'a cat', n: 2 }, { headers });
+  assert.equal(drawn.headers.get('x-cost-usd'), '0.08');
+  assert.equal(await costs(drawn), 0.08);
+
+  const usage = { input_tokens: 10, output_tokens: 100, total_tokens: 110 };
+  upstream.script(answers({ created: 1, data: [{ b64_json: 'aQ==' }], usage }));
+  const both = await post('/v1/images/generations', { model: 'lab/both', prompt: 'a cat' }, { headers });
+  assert.equal(await costs(both), 0.01021);
+
+  const done = { type: 'image_generation.completed', b64_json: 'aQ==', usage };
+  upstream.script(streams([`event: ${done.type}\ndata: ${JSON.stringify(done)}\n\n`]));
+  const streamed = await post(
+    '/v1/images/generations',
+    { model: 'lab/both', prompt: 'a cat', stream: true },
+    { headers },
+  );
+  assert.equal(await costs(streamed), 0.01021);
+});
+
+test('speech is charged by the character', async (t) => {
+  const { upstream, post, as, costs } = await start(t);
+  upstream.script((response) => {
+    response.writeHead(200, { 'content-type': 'audio/mpeg' }).end('sound');
+  });
+  const body = { model: 'lab/speak', input: 'x'.repeat(2000), voice: 'alloy' };
+  assert.equal(await costs(await post('/v1/audio/speech', body, { headers: as(MASTER) })), 0.03);
+});
+
+test('recordings are charged by the seconds that the upstream reports, else by their size', async (t) => {
+  const { upstream, url, as, costs } = await start(t);
+  for (const [answer, expected] of [
+    [{ text: 'Hi', usage: { type: 'duration', seconds: 90 } }, 0.009],
+    [{ text: 'Hi', duration: 29.6, segments: [] }, 0.003],
+    [{ text: 'Hi' }, 0.0002],
+  ] as const) {
+    upstream.script(answers(answer));
+    const body = new FormData();
+    body.set('model', 'lab/hear');
+    body.set('file', new Blob([Buffer.alloc(20_000)]), 'a.mp3');
+    const heard = await fetch(`${url}/v1/audio/transcriptions`, { method: 'POST', headers: as(MASTER), body });
+    assert.equal(heard.status, 200);
+    assert.equal(await costs(heard), expected);
+  }
+});
+
+test('a budget refuses images that it cannot pay, and lists of models show what one costs', async (t) => {
+  const { upstream, url, post, as } = await start(t);
+  const budget = { usd: 0.05, period: 'day' };
+  const issued = await post('/v1/keys', { name: 'poor', budget }, { headers: as(MASTER) });
+  const { key } = (await issued.json()) as Json;
+  upstream.script(answers({ created: 1, data: [{ b64_json: 'aQ==' }] }));
+  const draw = (n: number) =>
+    post('/v1/images/generations', { model: 'lab/draw', prompt: 'a cat', n }, { headers: as(key) });
+  assert.equal(((await (await draw(2)).json()) as Json).error.code, 'insufficient_quota');
+  assert.equal((await draw(1)).status, 200);
+  const shown = await fetch(`${url}/v1/models/openai%2Fwhisper-1`, { headers: as(MASTER) });
+  assert.equal(((await shown.json()) as Json).pricing.per_second, 0.0001);
+});
