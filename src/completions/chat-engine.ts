@@ -14,6 +14,7 @@ import { type ChatPipeline, createChatPipeline } from './operations/chat-pipelin
 import { createOpenChat, type OpenChat } from './operations/open-chat.ts';
 import { createOpenLanes, createOpenOperation, type OpenOperation } from './operations/open-operation.ts';
 import { createMeterChat, createRunChat, type MeterChat, type RunChat } from './operations/run-chat.ts';
+import { createThinkingProofs } from './operations/thinking-proofs.ts';
 import { createAttemptCalls } from './routing/attempt-call.ts';
 import { createModelPlans } from './routing/model-plan.ts';
 import { createTargetBoard, type TargetStatus } from './routing/target-board.ts';
@@ -95,6 +96,8 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     knownModel,
     maxEventBytes: settings.max_event_bytes,
     promptCache: settings.prompt_cache,
+    // What a guardrail takes out of a response must not come back.
+    proofs: settings.guardrails.length > 0 ? undefined : createThinkingProofs(clock),
     fetchLinkedFiles: createFetchLinkedFiles({ allow: settings.link_allow, clock }),
     clock,
   });

@@ -21,6 +21,7 @@ import type { CompletionsSettings } from '../settings.ts';
 import { type FetchLinkedFiles, hasLinkedFiles } from '../upstream/linked-files.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { type ChatWork, dialectContext, encodeChat, speaksOpenai } from './encode-chat.ts';
+import type { ThinkingProofs } from './thinking-proofs.ts';
 
 export type OpenChat = (attempt: Attempt, work: ChatWork, presence: CallerPresence) => Promise<OpenedChat>;
 
@@ -30,6 +31,8 @@ interface OpenChatOptions {
   /** What is known of a model. */
   readonly knownModel: (api: string, model: string) => KnownModel | undefined;
   readonly clock: Clock;
+  /** Undefined: thinking that a caller leaves out stays out. */
+  readonly proofs?: ThinkingProofs | undefined;
   readonly fetchLinkedFiles: FetchLinkedFiles;
   /** For whom the stable part of a prompt is marked for the upstream's cache. */
   readonly promptCache?: CompletionsSettings['prompt_cache'];
@@ -41,7 +44,7 @@ interface OpenChatOptions {
 const UNUSUAL = /"(?:error"|reasoning"|content": ?\[)/;
 
 export function createOpenChat(options: OpenChatOptions): OpenChat {
-  const { findApi, send, knownModel, clock, fetchLinkedFiles, promptCache = 'off', maxEventBytes } = options;
+  const { findApi, send, knownModel, clock, fetchLinkedFiles, promptCache = 'off', maxEventBytes, proofs } = options;
 
   /** Only where the upstream has such a cache, and the caller has marked nothing. */
   function marksPrompt(dialect: CodecName, known: KnownModel | undefined, { call, request }: ChatWork): boolean {
@@ -76,8 +79,11 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     });
     // Bedrock fetches nothing from the web.
     const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);
-    const given = marksPrompt(codec, known, work) ? markStablePrefix(work.request) : work.request;
-    if (work.call !== undefined) work.call.record.promptMarked = given !== work.request;
+    const holderId = speaksOpenai(dialect) ? undefined : work.call?.holder.id;
+    const asked = holderId === undefined ? work.request : (proofs?.restore(holderId, work.request) ?? work.request);
+    const kept = (opened: OpenedChat) => (holderId === undefined ? opened : (proofs?.keep(holderId, opened) ?? opened));
+    const given = marksPrompt(codec, known, work) ? markStablePrefix(asked) : asked;
+    if (work.call !== undefined) work.call.record.promptMarked = given !== asked;
     const request = fetches ? await fetchLinkedFiles(given, presence) : given;
     const encoded = encodeChat(dialect, request, context, work.bytes);
     const { added } = work;
@@ -90,7 +96,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     const choices = dropped.includes('n') ? 1 : (work.request.n ?? 1);
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
     if (!stream)
-      return { dropped, ...readWhole(await openAnswer(exchange), { asBytes, dialect, context, work, secret }) };
+      return kept({ dropped, ...readWhole(await openAnswer(exchange), { asBytes, dialect, context, work, secret }) });
     if (asBytes) {
       const usageAsked = work.request.stream_options?.include_usage === true;
       const reader = createByteReader({
@@ -104,7 +110,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     }
     const framing = await createFraming(dialect.framing, maxEventBytes);
     const reader = createChunkReader({ dialect, context, framing, choices, promptTokens: work.promptTokens });
-    return { dropped, kind: 'chunk-stream', stream: await openStream({ ...exchange, reader }) };
+    return kept({ dropped, kind: 'chunk-stream', stream: await openStream({ ...exchange, reader }) });
   };
 }
 

@@ -151,19 +151,36 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     const { head, caller: holder, query } = call;
     const page = await objects.list(kind, holder, { after: query.after, limit: query.limit ?? DEFAULT_LIMIT });
     const data: JsonObject[] = [];
-    for (let at = 0; at < page.objects.length; at += MAX_PARALLEL) {
-      const shown = page.objects.slice(at, at + MAX_PARALLEL).map((object) => show(call, head, object));
-      for (const object of await Promise.all(shown)) if (object !== undefined) data.push(object);
+    const [first] = page.objects;
+    if (first !== undefined) {
+      // One call, however many objects are asked for.
+      const admitted = await admitOwn(call, kind, first.place);
+      const { record } = admitted;
+      record.target = { apiId: apiOf(first.place), model: PATHS[kind] };
+      record.attempts = 1;
+      try {
+        for (let at = 0; at < page.objects.length; at += MAX_PARALLEL) {
+          const shown = page.objects.slice(at, at + MAX_PARALLEL).map((object) => show(call, head, object, admitted));
+          for (const object of await Promise.all(shown)) if (object !== undefined) data.push(object);
+        }
+      } catch (error) {
+        record.settle({ outcome: 'error', status: statusOf(error) });
+        throw error;
+      }
+      record.settle({ outcome: 'ok', status: 200 });
     }
     const ids = page.objects.map(({ id }) => id);
     return { object: 'list', data, first_id: ids[0] ?? null, last_id: ids.at(-1) ?? null, has_more: page.hasMore };
   }
 
   /** Undefined for an object that its API does not have any more. */
-  async function show(call: KeyCall, head: RequestHead, { id, kind, place }: StoredObject) {
+  async function show(call: KeyCall, head: RequestHead, { id, kind, place }: StoredObject, admitted: AdmittedCall) {
     const request = requestFor(kind, id);
+    const [plan = admitted.plan] = pipeline.resolvable(`${apiOf(place)}/${PATHS[kind]}`);
+    const record = { ...admitted.record, settle: () => undefined };
+    const part = withTargets({ ...admitted, plan, record }, (target) => placeOf(target) === place, plan.retries);
     try {
-      const { object, finish } = await ask(await admitOwn(call, kind, place), head, request);
+      const { object, finish } = await ask(part, head, request);
       await settle(finish, async () => {
         if (kind === 'batch') await noteResults(object, place, call.caller);
       });

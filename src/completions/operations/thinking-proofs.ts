@@ -1,0 +1,104 @@
+import type { Clock } from '../../platform/clock/clock.ts';
+import type { ChatChunk, ChatMessage, ChatRequest } from '../contract/chat.ts';
+import type { OpenedChat } from '../relay/open-stream.ts';
+import { createResponseCache } from './response-cache.ts';
+
+/**
+ * The thinking of models before their calls of tools, with its proofs. Plain clients of OpenAI's API send back the calls alone; without the
+ * thinking, Claude would not think any more in that turn, and Gemini refuses the request.
+ */
+export interface ThinkingProofs {
+  /** The request with the thinking that belongs to its calls, where the caller has left it out. */
+  restore(holderId: string, request: ChatRequest): ChatRequest;
+  /** Keeps the thinking of a response until its caller sends the results. */
+  keep(holderId: string, opened: OpenedChat): OpenedChat;
+}
+
+type Thinking = Pick<ChatMessage, 'reasoning_content' | 'reasoning_signature'>;
+
+const KEPT_MS = 3_600_000;
+const MAX_CALL_ID = 256;
+/** Calls of one response. */
+const MAX_CALLS = 128;
+const MAX_THINKING = 1024 * 1024;
+
+export function createThinkingProofs(clock: Pick<Clock, 'monotonic'>): ThinkingProofs {
+  const kept = createResponseCache({ clock });
+  const keyOf = (holderId: string, callId: string) => kept.keyOf(holderId, 'thinking', Buffer.from(callId));
+
+  function find(holderId: string, message: ChatMessage): Thinking | undefined {
+    const [call] = message.role === 'assistant' ? (message.tool_calls ?? []) : [];
+    if (call === undefined || message.reasoning_signature || call.id.length > MAX_CALL_ID) return undefined;
+    const found = kept.get(keyOf(holderId, call.id));
+    return found === undefined ? undefined : (JSON.parse(found.toString('utf8')) as Thinking);
+  }
+
+  function put(holderId: string, { text, proof, calls }: Collected): void {
+    if (proof === '' || text.length + proof.length > MAX_THINKING) return;
+    const thinking: Thinking = { reasoning_content: text, reasoning_signature: proof };
+    const body = Buffer.from(JSON.stringify(thinking));
+    // Any of the calls may be the first one that comes back.
+    for (const id of calls) if (id.length <= MAX_CALL_ID) kept.put(holderId, keyOf(holderId, id), body, KEPT_MS);
+  }
+
+  return {
+    restore(holderId, request) {
+      let isSame = true;
+      const messages = request.messages.map((message) => {
+        const thinking = find(holderId, message);
+        if (thinking === undefined) return message;
+        isSame = false;
+        return { ...message, ...thinking };
+      });
+      return isSame ? request : { ...request, messages };
+    },
+    keep(holderId, opened) {
+      if (opened.kind === 'completion') {
+        for (const { message } of opened.completion.choices) {
+          const calls = (message.tool_calls ?? []).slice(0, MAX_CALLS).map(({ id }) => id);
+          const { reasoning_content: text, reasoning_signature: proof } = message;
+          put(holderId, { text: text ?? '', proof: proof ?? '', calls });
+        }
+        return opened;
+      }
+      if (opened.kind !== 'chunk-stream') return opened;
+      const { stream } = opened;
+      const choices = new Map<number, Collected>();
+      const attach: typeof stream.attach = (sink) =>
+        stream.attach({
+          write(chunks) {
+            collect(choices, chunks);
+            return sink.write(chunks);
+          },
+          end(last) {
+            if (last !== undefined) collect(choices, last);
+            for (const collected of choices.values()) put(holderId, collected);
+            sink.end(last);
+          },
+          fail: (error) => sink.fail(error),
+        });
+      return { ...opened, stream: { ...stream, attach } };
+    },
+  };
+}
+
+interface Collected {
+  text: string;
+  proof: string;
+  readonly calls: string[];
+}
+
+function collect(choices: Map<number, Collected>, chunks: readonly ChatChunk[]): void {
+  for (const { choices: given } of chunks) {
+    for (const { index, delta } of given) {
+      const { reasoning_content: text, reasoning_signature: proof, tool_calls: calls } = delta;
+      if (!text && !proof && calls === undefined) continue;
+      const collected = choices.get(index) ?? { text: '', proof: '', calls: [] };
+      choices.set(index, collected);
+      // A little more than what may be kept shows that it is too much.
+      if (collected.text.length <= MAX_THINKING) collected.text += text ?? '';
+      if (collected.proof.length <= MAX_THINKING) collected.proof += proof ?? '';
+      for (const { id } of calls ?? []) if (id && collected.calls.length < MAX_CALLS) collected.calls.push(id);
+    }
+  }
+}
