@@ -58,6 +58,39 @@ export const promptCache = setting.choice(['off', 'agents', 'auto'], {
     'For whose calls the stable part of a prompt (instructions, tools, all but the last two messages) is marked for the caches of Anthropic and Bedrock, where the caller has marked nothing and the call is translated: nobody (`off`), the agents that Trestle starts, or everybody (`auto`).',
 });
 
+function unitPrice(unit: string) {
+  return setting.number({ default: 0, minimum: 0, maximum: 1000, description: `USD for one ${unit}, besides tokens.` });
+}
+
+/** What a model costs that is not sold by tokens alone. */
+export const unitPrices = {
+  per_image: unitPrice('image that the model draws'),
+  per_second: unitPrice('second of a recording that the model hears'),
+  per_character: unitPrice('character that the model speaks'),
+};
+
+/** What all callers together may spend at a model API. */
+export const apiBudgets = setting.record(
+  setting.group('', {
+    usd: setting.number({
+      minimum: 0,
+      maximum: 1_000_000_000,
+      description:
+        'How much all calls to the API may cost. Models that are known to be free can be called nevertheless.',
+    }),
+    period: setting.choice(['day', 'month', 'total'], {
+      default: 'month',
+      description: 'In which time. Days and months are those of UTC.',
+    }),
+  }),
+  {
+    keyPattern: '^[a-z0-9][a-z0-9._-]{0,63}$',
+    keyExpects: 'names of APIs',
+    description:
+      'Budgets of model APIs, besides those of keys, people, teams and tags. An alias uses its other targets while an API has no room.',
+  },
+);
+
 /** Budgets of all calls with a tag, whichever key they come with. */
 export const tagBudgets = setting.record(
   setting.group('', {

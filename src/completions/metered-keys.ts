@@ -10,6 +10,7 @@ import type { Logger } from '../platform/log/logger.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { PriceOf } from './apis/prices.ts';
 import type { Admissions } from './keys/admission.ts';
+import { createApiBudgets } from './keys/api-budgets.ts';
 import { createBudgets } from './keys/budgets.ts';
 import { createAdmissions } from './keys/create-admissions.ts';
 import { createKeyLookup } from './keys/issued-key.ts';
@@ -53,7 +54,7 @@ export interface MeteredKeys {
 
 export interface MeteredKeysOptions extends Runtime {
   readonly settings: Pick<CompletionsSettings, 'master_key' | 'store_content'> &
-    Partial<Pick<CompletionsSettings, 'alerts' | 'exports' | 'tag_budgets'>>;
+    Partial<Pick<CompletionsSettings, 'alerts' | 'exports' | 'tag_budgets' | 'api_budgets'>>;
   readonly usageRetentionMs: number;
   /** How long what was asked and answered is kept; 0: as long as the record of the call. */
   readonly contentRetentionMs?: number;
@@ -134,13 +135,18 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
   const budgets =
     sharedBudgets ??
     createBudgets({ clock, readSpent: keyStore.spent, unstored: meter.unstored, freshMs, onAlert: alerts.tell });
+  const apis = createApiBudgets({ given: settings.api_budgets ?? {}, budgets, clock });
   const admissions = createAdmissions({
     clock,
     budgets,
     shared: shared?.buckets,
     priceOf,
     keepsContent: settings.store_content,
-    observers: [meter.observe, figures.observe, ...(spans === undefined ? [] : [spans.observe])],
+    observers: [
+      (call) => meter.observe(apis?.charged(call) ?? call),
+      figures.observe,
+      ...(spans === undefined ? [] : [spans.observe]),
+    ],
     onProblem: (error) => logger.error({ err: error }, 'a call was not settled as it should be'),
   });
   const stopWatching = owners?.watch((owner) => {
@@ -176,7 +182,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
 
   return {
     access,
-    admissions,
+    admissions: { ...admissions, apis },
     register,
     ownKeys: createOwnKeys(
       register,

@@ -2,7 +2,16 @@ import type { Static } from 'typebox';
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { setting } from '../platform/config/setting.ts';
 import { joinPath } from '../platform/config/setting-declaration.ts';
-import { checkExports, checkGuardrails, exports, guardrails, promptCache, tagBudgets } from './content-settings.ts';
+import {
+  apiBudgets,
+  checkExports,
+  checkGuardrails,
+  exports,
+  guardrails,
+  promptCache,
+  tagBudgets,
+  unitPrices,
+} from './content-settings.ts';
 
 const DIALECTS = ['openai', 'anthropic', 'google', 'google-vertex', 'bedrock', 'azure', 'cohere'] as const;
 const MODEL = { pattern: '^[^\\s/]+(/[^\\s/]+)*$', expects: 'the name of an alias, or <api>/<model>' };
@@ -82,10 +91,6 @@ const tokenPrices = {
   reasoning: price('of reasoning', 'as `output`'),
 };
 
-function unitPrice(unit: string) {
-  return setting.number({ default: 0, minimum: 0, maximum: 1000, description: `USD for one ${unit}, besides tokens.` });
-}
-
 export const completionsSettings = setting.group('One chat-completion API in front of many model APIs.', {
   master_key: setting.token({
     default: '',
@@ -139,6 +144,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
   guardrails,
   exports,
   tag_budgets: tagBudgets,
+  api_budgets: apiBudgets,
   prompt_cache: promptCache,
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(
@@ -302,9 +308,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
       input: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of a prompt.' }),
       output: setting.number({ default: 0, minimum: 0, maximum: 1, description: 'USD for one token of an answer.' }),
       ...tokenPrices,
-      per_image: unitPrice('image that the model draws'),
-      per_second: unitPrice('second of a recording that the model hears'),
-      per_character: unitPrice('character that the model speaks'),
+      ...unitPrices,
       batch_input: price('in the prompt of a batch', 'the price outside a batch'),
       batch_output: price('in the answer of a batch', 'the price outside a batch'),
       tiers: setting.list(

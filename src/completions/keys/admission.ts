@@ -4,6 +4,7 @@ import { ownersSought, type Principal } from '../../platform/identity/principal.
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import { costOf, countTokens, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
+import type { ApiBudgets } from './api-budgets.ts';
 
 /** The holder of calls that another part of this program makes, or an agent that it has started. */
 export const INTERNAL_ID = 'internal';
@@ -167,6 +168,8 @@ export interface Admission {
 
 /** Limits and budgets of keys and of their owners. Every call passes through it. */
 export interface Admissions {
+  /** Budgets of model APIs; undefined: none has one. */
+  readonly apis?: ApiBudgets | undefined;
   /**
    * Throws `TOO_MANY_PARALLEL_CALLS`, `RATE_LIMIT_EXCEEDED` (with `retryAfterSeconds`, and `headers` for the answer in its details) or
    * `BUDGET_EXCEEDED`, or `INVALID_API_KEY` when the owner was paused since the key was looked up. Whether the key may use

@@ -1,7 +1,8 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { costOf, isFree, type Price, type PriceOf, type UnitCounts } from '../apis/prices.ts';
-import type { Admission, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
+import type { Admission, AdmissionRequest, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
+import type { ApiReservation } from '../keys/api-budgets.ts';
 import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
 import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
 
@@ -73,9 +74,62 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   }
 
   function pricesOf(plan: ModelPlan, holder: KeyHolder): readonly Price[] {
+    return targetsOf(plan, holder).map(({ apiId, model }) => priceOf(apiId, model));
+  }
+
+  /** Everything that may answer. */
+  function targetsOf(plan: ModelPlan, holder: KeyHolder): ModelPlan['targets'] {
     const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
-    const targets = [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
-    return targets.map(({ apiId, model }) => priceOf(apiId, model));
+    return [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
+  }
+
+  /** What a call may cost at each API that may answer it and is not free. */
+  function costsByApi(plan: ModelPlan, holder: KeyHolder, estimate: CallEstimate): ReadonlyMap<string, number> {
+    const { prompt, answer, units, batch = false } = estimate;
+    const costs = new Map<string, number>();
+    for (const { apiId, model } of targetsOf(plan, holder)) {
+      const price = priceOf(apiId, model);
+      if (isFree(price)) continue;
+      const nano = costOf(price, { prompt, completion: answer, batch, ...units });
+      costs.set(apiId, Math.max(nano, costs.get(apiId) ?? 0));
+    }
+    return costs;
+  }
+
+  /** Without the targets whose APIs have spent their budgets. Throws BUDGET_EXCEEDED when none is left. */
+  function withRoom(plan: ModelPlan, holder: KeyHolder, reserved: ApiReservation): ModelPlan {
+    const hasRoom = ({ apiId }: ModelPlan['targets'][number]) => reserved.hasRoom(apiId);
+    if (targetsOf(plan, holder).every(hasRoom)) return plan;
+    const targets = plan.targets.filter(hasRoom);
+    const [first] = plan.targets;
+    if (targets.length === 0 && first !== undefined) {
+      reserved.settle('', 0);
+      throw reserved.refusal(first.apiId);
+    }
+    const kept = (name: string) => resolvable(name).every((each) => each.targets.every(hasRoom));
+    const { fallbacks, contextFallbacks } = plan;
+    return {
+      ...plan,
+      targets,
+      fallbacks: fallbacks.filter(kept),
+      contextFallbacks: contextFallbacks.filter(kept),
+    };
+  }
+
+  /** The admission of a call that settles with the budgets of APIs, too. */
+  async function admitted(holder: KeyHolder, request: AdmissionRequest, reserved: ApiReservation) {
+    try {
+      const admission = await admissions.admit(holder, request);
+      const settle: Admission['settle'] = (outcome) => {
+        const cost = admission.settle(outcome);
+        reserved.settle(outcome.api, cost ?? 0);
+        return cost;
+      };
+      return { ...admission, settle };
+    } catch (error) {
+      reserved.settle('', 0);
+      throw error;
+    }
   }
 
   function resolveFor(holder: KeyHolder, model: string): ModelPlan {
@@ -111,14 +165,20 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     async admit(call, model, estimate) {
       const { holder, requestId, operation, ofOwn = false } = call;
       const { prompt, answer } = estimate;
-      const plan = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
-      const admission: Admission = await admissions.admit(holder, {
+      const given = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
+      const { apis } = admissions;
+      const reserved =
+        ofOwn || apis === undefined ? undefined : await apis.reserve(costsByApi(given, holder, estimate));
+      const plan = reserved === undefined ? given : withRoom(given, holder, reserved);
+      const request: AdmissionRequest = {
         estimatedTokens: estimate.batch === true ? 0 : prompt + answer,
         estimatedCostNano: estimateCost(plan, holder, estimate),
         mayCost: mayCost(plan, holder),
         isPaid: ofOwn,
         call: call.presence,
-      });
+      };
+      const admission: Admission =
+        reserved === undefined ? await admissions.admit(holder, request) : await admitted(holder, request, reserved);
       const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
       return { ...call, plan, promptTokens: prompt, tokens: estimate.batch === true ? 0 : prompt + answer, record };
     },

@@ -156,18 +156,13 @@ export function createStoredObjects(options: StoredObjectsOptions) {
       // One call, however many objects are asked for.
       const admitted = await admitOwn(call, kind, first.place);
       const { record } = admitted;
-      record.target = { apiId: apiOf(first.place), model: PATHS[kind] };
-      record.attempts = 1;
-      try {
+      Object.assign(record, { target: { apiId: apiOf(first.place), model: PATHS[kind] }, attempts: 1 });
+      await settle(record.settle, async () => {
         for (let at = 0; at < page.objects.length; at += MAX_PARALLEL) {
           const shown = page.objects.slice(at, at + MAX_PARALLEL).map((object) => show(call, head, object, admitted));
           for (const object of await Promise.all(shown)) if (object !== undefined) data.push(object);
         }
-      } catch (error) {
-        record.settle({ outcome: 'error', status: statusOf(error) });
-        throw error;
-      }
-      record.settle({ outcome: 'ok', status: 200 });
+      });
     }
     const ids = page.objects.map(({ id }) => id);
     return { object: 'list', data, first_id: ids[0] ?? null, last_id: ids.at(-1) ?? null, has_more: page.hasMore };

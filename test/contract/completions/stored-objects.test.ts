@@ -102,7 +102,7 @@ test('a file goes to the API that keeps it, and only its owner can reach it agai
 });
 
 test('lists have what is the caller’s alone, in pages, without what the API has lost', async (t) => {
-  const { upstream, ask, newKey, upload } = await start(t);
+  const { upstream, ask, newKey, upload, calls } = await start(t);
   const [mine, other] = [await newKey(), await newKey()];
   for (const [id, key] of [
     ['file-1', mine],
@@ -119,7 +119,11 @@ test('lists have what is the caller’s alone, in pages, without what the API ha
       : answers({ ...FILE, id: seen.path.split('/').at(-1) })(response, seen);
   upstream.script(byPath);
   const list = async (query: string) => (await (await ask('GET', `/v1/files${query}`, { key: mine })).json()) as Json;
+  const before = (await calls()).length;
   const first = await list('?limit=2');
+  const [listed, ...earlier] = await calls();
+  assert.equal(earlier.length, before, 'a list is one call, however many objects it has');
+  assert.deepEqual([listed.operation, listed.outcome, listed.api], ['file', 'ok', 'lab']);
   assert.deepEqual([first.data.map(({ id }: Json) => id), first.has_more, first.last_id], [['file-4'], true, 'file-3']);
   assert.deepEqual(
     (await list('')).data.map(({ id }: Json) => id),

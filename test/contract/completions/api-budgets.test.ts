@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, completionOf, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
+type Json = any;
+
+const MASTER = 'master-key-of-the-apis-1';
+
+/** Two APIs; a call takes 11 and 7 tokens, which is 18 USD. */
+async function start(t: Parameters<typeof startCompletions>[0]) {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('Hi')));
+  const api = { dialect: 'openai', base_url: upstream.url, api_key: 'k' };
+  const price = { input: 1, output: 1 };
+  const { post, log, database } = await startCompletions(t, {
+    settings: {
+      master_key: MASTER,
+      apis: { dear: api, cheap: api },
+      prices: { 'dear/m': price, 'cheap/m': price, 'dear/free': { input: 0, output: 0 } },
+      models: [
+        {
+          name: 'both',
+          targets: [
+            { model: 'dear/m', weight: 1000 },
+            { model: 'cheap/m', weight: 0 },
+          ],
+        },
+        { name: 'safe', targets: [{ model: 'cheap/m' }], fallbacks: ['dear/m'], retries: 0 },
+      ],
+      api_budgets: { dear: { usd: 40, period: 'day' } },
+    },
+  });
+  const headers = { authorization: `Bearer ${MASTER}` };
+  const call = (model: string) =>
+    post('/v1/chat/completions', { model, max_tokens: 7, messages: [{ role: 'user', content: 'Hello' }] }, { headers });
+  return { upstream, call, log, database };
+}
+
+test('the budget of an API holds for everyone, and an alias goes to its other targets then', async (t) => {
+  const { upstream, call, log, database } = await start(t);
+  assert.equal((await call('dear/m')).headers.get('x-model-api'), 'dear');
+  assert.equal((await call('both')).headers.get('x-model-api'), 'dear');
+  // 36 USD are spent.
+  const refused = await call('dear/m');
+  assert.equal(refused.status, 429);
+  const { error } = (await refused.json()) as Json;
+  assert.equal(error.code, 'insufficient_quota');
+  assert.match(error.message, /The budget of the API dear is used up: 40 USD \(day\)/);
+  assert.equal((await call('both')).headers.get('x-model-api'), 'cheap');
+  assert.equal((await call('cheap/m')).status, 200);
+  assert.equal((await call('dear/free')).status, 200, 'what is free needs no budget');
+  assert.match(log(), /"bucket":"api:dear","percent":80/);
+
+  const asked = upstream.requests.length;
+  upstream.script(refuses(500));
+  assert.equal((await call('safe')).status, 502);
+  assert.equal(upstream.requests.length, asked + 1, 'a fallback is not a way around the budget');
+  const spent = () => database.query.selectFrom('key_spending').selectAll().where('key_id', '=', 'api:dear').execute();
+  for (let wait = 0; wait < 200 && (await spent()).length === 0; wait += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.deepEqual(
+    (await spent()).map(({ cost_nano_usd: nano }) => Number(nano)),
+    [36_000_000_000],
+  );
+});
+
+test('what is set aside at an API comes back when the call fails or another one answers', async (t) => {
+  const { upstream, call } = await start(t);
+  upstream.script(refuses(400));
+  for (let tries = 0; tries < 4; tries += 1) assert.equal((await call('dear/m')).status, 400);
+  upstream.script(answers(completionOf('Hi')));
+  for (let tries = 0; tries < 4; tries += 1) assert.equal((await call('safe')).status, 200);
+  assert.equal((await call('dear/m')).status, 200);
+});
