@@ -1,6 +1,7 @@
-import { type Call, type Route, defineRoute as row } from '../platform/http/surface.ts';
+import { type Call, type RequestHead, type Route, defineRoute as row } from '../platform/http/surface.ts';
 import type { Catalogue } from './apis/catalogue.ts';
 import { apiStatus, createModelViews, type Models } from './apis/models.ts';
+import type { GeminiModelsQuery } from './contract/gemini.ts';
 import { mediaOperations as media } from './contract/media.ts';
 import { storedOperations as kept, completionsOperations as op } from './contract/operations.ts';
 import type { createIngress } from './ingress/create-ingress.ts';
@@ -58,10 +59,12 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
     return [
       row(`POST ${prefix}/chat/completions`, withKey, op.createChat, chat(family)),
       row(`POST ${prefix}/completions`, withKey, op.completeText, text(family)),
-      row(`GET ${prefix}/models`, withKey, op.listModels, ({ caller }) => views.list(prefix, caller)),
+      row(`GET ${prefix}/models`, withKey, op.listModels, ({ caller, head }) =>
+        asksAsGoogle(head) ? gemini.list({ caller, query: pageOf(head) }) : views.list(prefix, caller),
+      ),
       // Ids have slashes in them, plain or encoded.
-      row(`GET ${prefix}/models/*`, withKey, op.showModel, ({ caller, params }) =>
-        views.show(prefix, params['*'], caller),
+      row(`GET ${prefix}/models/*`, withKey, op.showModel, ({ caller, params, head }) =>
+        asksAsGoogle(head) ? gemini.show({ caller, params }) : views.show(prefix, params['*'], caller),
       ),
       row(`POST ${prefix}/keys`, withMasterKey, op.issueKey, ({ body, caller, head }) =>
         register.create(body, { actor: caller.id, head }),
@@ -112,7 +115,21 @@ export function completionsRoutes(parts: RouteParts): readonly Route[] {
     row('POST /v1/messages/count_tokens', withKey, op.countTokens, ingress.countTokens),
     // The operation stands after the last colon of the path.
     row('POST /v1beta/models/*', withKey, op.callGemini, gemini.call),
+    row('POST /v1/models/*', withKey, op.callGemini, gemini.call),
     row('GET /v1beta/models', withKey, op.listGeminiModels, gemini.list),
     row('GET /v1beta/models/*', withKey, op.showGeminiModel, gemini.show),
   ].map((route) => (route.body === 'bytes' ? { ...route, bodyLimit } : route));
+}
+
+/** Google's libraries read lists of models in another form than OpenAI's, at the same address. */
+function asksAsGoogle({ path, headers }: RequestHead): boolean {
+  return headers['x-goog-api-key'] !== undefined && path.startsWith('/v1/');
+}
+
+function pageOf({ query }: RequestHead): GeminiModelsQuery {
+  const [size, token] = [Number(query.get('pageSize') ?? ''), query.get('pageToken')];
+  return {
+    ...(size >= 1 && { pageSize: Math.min(Math.floor(size), 1000) }),
+    ...(token !== null && { pageToken: token }),
+  };
 }

@@ -162,7 +162,7 @@ export const ROUTES = [
   '/v1/messages POST',
   '/v1/messages/count_tokens POST',
   '/v1/models GET',
-  '/v1/models/{path} GET',
+  '/v1/models/{path} GET POST',
   '/v1/moderations POST',
   '/v1/rerank POST',
   '/v1/responses POST',

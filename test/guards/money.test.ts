@@ -121,6 +121,7 @@ const CALLS_A_MODEL = [
   'POST /v1/rerank',
   'POST /v1/responses',
   'POST /v1/messages',
+  'POST /v1/models/{path}',
   'POST /v1beta/models/{path}',
   'RPC session.start',
   'RPC session.message',
@@ -190,7 +191,7 @@ async function call(row: string, headers: Headers): Promise<number> {
 }
 
 function filled(path: string): string {
-  return path.replace('/v1beta/models/{path}', '/v1beta/models/lab/small:generateContent').replaceAll(/\{\w+\}/g, 'x');
+  return path.replace('/models/{path}', '/models/lab/small:generateContent').replaceAll(/\{\w+\}/g, 'x');
 }
 
 function takesBody(row: string) {

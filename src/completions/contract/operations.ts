@@ -182,8 +182,12 @@ export const completionsOperations = {
     response: { 200: GeminiModel },
     error: GeminiError,
   },
-  listModels: { summary: 'List the models that your key may use.', response: { 200: ModelList } },
-  showModel: { summary: 'Show one model.', response: { 200: ModelEntry } },
+  // In Google's form for a caller with `x-goog-api-key`.
+  listModels: {
+    summary: 'List the models that your key may use.',
+    response: { 200: Type.Union([ModelList, GeminiModelList]) },
+  },
+  showModel: { summary: 'Show one model.', response: { 200: Type.Union([ModelEntry, GeminiModel]) } },
   listApis: {
     summary: 'List the model APIs that are known here, and what each one needs.',
     response: { 200: ApiList },

@@ -330,10 +330,13 @@ function keyOf(head: RequestHead): string {
   }
   const bearer = bearerToken(head);
   if (bearer !== '') return bearer;
-  const own = isGemini
-    ? headers['x-goog-api-key']
-    : /^\/v1\/(?:messages|files|models)(?:\/|$)/.test(path)
-      ? headers['x-api-key']
-      : '';
+  // Both vendors have `/v1/models`.
+  const google = headers['x-goog-api-key'];
+  const own =
+    isGemini || (google !== undefined && /^\/v1\/models(?:\/|$)/.test(path))
+      ? google
+      : /^\/v1\/(?:messages|files|models)(?:\/|$)/.test(path)
+        ? headers['x-api-key']
+        : '';
   return typeof own === 'string' ? own : '';
 }

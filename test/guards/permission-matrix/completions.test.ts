@@ -157,15 +157,16 @@ const EXPECTED: Readonly<Record<string, Record<Caller, string>>> = {
   // Counts without asking a model.
   'POST /v1/messages/count_tokens': ANTHROPIC(WITH_KEY),
   'POST /v1beta/models/*': GEMINI(MODEL),
+  'POST /v1/models/*': GEMINI(ANTHROPIC(MODEL)),
   'GET /v1beta/models': GEMINI(WITH_KEY),
   'GET /v1beta/models/*': GEMINI({ ...WITH_KEY, 'key for another model': 'model_not_found' }),
   'GET /models': WITH_KEY,
-  'GET /v1/models': ANTHROPIC(WITH_KEY),
+  'GET /v1/models': GEMINI(ANTHROPIC(WITH_KEY)),
   'GET /v1/apis': WITH_MASTER_KEY,
   'GET /v1/targets': WITH_KEY,
   // A model that a key may not use does not exist for it.
   'GET /models/*': { ...WITH_KEY, 'key for another model': 'model_not_found' },
-  'GET /v1/models/*': ANTHROPIC({ ...WITH_KEY, 'key for another model': 'model_not_found' }),
+  'GET /v1/models/*': GEMINI(ANTHROPIC({ ...WITH_KEY, 'key for another model': 'model_not_found' })),
   'POST /keys': WITH_MASTER_KEY,
   'POST /v1/keys': WITH_MASTER_KEY,
   'GET /keys': WITH_MASTER_KEY,
@@ -215,7 +216,7 @@ async function ask(name: string, caller: Caller): Promise<string> {
   const [method = '', path = ''] = name.split(' ');
   const takesBody = method === 'POST' || method === 'PATCH';
   const isForm = FORMS.test(path);
-  const operation = name === 'POST /v1beta/models/*' ? ':generateContent' : '';
+  const operation = /^POST \/v1(?:beta)?\/models\/\*$/.test(name) ? ':generateContent' : '';
   const response = await fetch(`${url}${path.replace(':id', 'key_none').replace('*', 'lab/small')}${operation}`, {
     method,
     headers: { ...headers, ...(takesBody && !isForm && { 'content-type': 'application/json' }) },

@@ -237,6 +237,7 @@ const EXPECTED: Readonly<Record<string, Row>> = {
   'POST /v1/responses': MODEL,
   'POST /v1/messages': MODEL,
   'POST /v1/messages/count_tokens': MODEL,
+  'POST /v1/models/{path}': MODEL,
   'POST /v1beta/models/{path}': MODEL,
   'GET /v1beta/models': READ,
   'GET /v1beta/models/{path}': READ,
@@ -252,7 +253,7 @@ async function ask(name: string, caller: Caller): Promise<string> {
   const [method = '', path = ''] = name.split(' ');
   const query = path.endsWith('/explain')
     ? '?method=session.start'
-    : name.startsWith('POST /v1beta')
+    : /^POST \/v1(?:beta)?\/models/.test(name)
       ? ':generateContent'
       : '';
   const filled = path.replace('{path}', 'demo/echo').replaceAll(/\{\w+\}/g, 'nobody') + query;

@@ -178,10 +178,13 @@ export function createGeminiArray(): StreamFormat {
 }
 
 const GEMINI_PATH = '/v1beta';
+/** Google's libraries from 2026 on ask for `v1` of its API, where the paths of models are OpenAI's too. */
+const OPERATION_PATH =
+  /^\/v1\/models\/[^?]{1,400}:(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)$/;
 
-/** Below this path errors have Google's shape. */
+/** Whether a path is one of Google's API: its errors have Google's shape. */
 export function speaksGemini(path: string): boolean {
-  return path === GEMINI_PATH || path.startsWith(`${GEMINI_PATH}/`);
+  return path === GEMINI_PATH || path.startsWith(`${GEMINI_PATH}/`) || OPERATION_PATH.test(path);
 }
 
 const STATUSES: ReadonlyMap<number, string> = new Map([
