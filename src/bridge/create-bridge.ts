@@ -81,7 +81,7 @@ export interface BridgeOptions
   /** Sign the links to artifacts. */
   readonly linkKeys: SecretKeys;
   /** Sign requests between instances of one database. */
-  readonly relayKeys?: SecretKeys;
+  readonly relayKeys?: SecretKeys | undefined;
   /** The agents on offer, in routing order, and what stands behind each. */
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;
@@ -100,7 +100,7 @@ export interface BridgeOptions
   /** Posts an event to webhooks. Undefined: there are none. */
   readonly announce?: ((event: BridgeEvent) => void) | undefined;
   /** How names are looked up and how long other bridges are waited for; both have defaults. */
-  readonly forwarding?: Pick<ForwardingOptions, 'lookup' | 'limits'>;
+  readonly forwarding?: Pick<ForwardingOptions, 'lookup' | 'limits'> | undefined;
 }
 
 const PROBE_INTERVAL_MS = 30_000;

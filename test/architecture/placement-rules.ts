@@ -130,3 +130,26 @@ export const noSourceExtensionInPaths: Rule = (file) => {
   });
   return found;
 };
+
+/** A function from its first line to the next function at the margin. */
+const FUNCTION = /^(?:export )?(?:async )?function\*? (\w+)/gm;
+const PASSED_ON = /\b(\w+)(?:<[^>]{0,200}>)?\(\{\s*\.\.\.options\b(?!\.)/g;
+
+/** `...options` goes to what is called, and not from there to the next: so each function says what it needs. */
+export function findLayers(files: readonly SourceFile[]): Violation[] {
+  const passed = files.flatMap((file) => {
+    const starts = [...file.text.matchAll(FUNCTION)];
+    return [...file.text.matchAll(PASSED_ON)].map(({ index, 1: target = '' }) => ({
+      file,
+      index,
+      target,
+      from: starts.findLast((start) => start.index < index)?.[1] ?? '',
+    }));
+  });
+  const receivers = new Set(passed.map(({ target }) => target));
+  return passed
+    .filter(({ from, target }) => from !== target && receivers.has(from))
+    .map(({ file, index, from, target }) =>
+      violation(file, index, `${from} passes options to ${target} that were passed to it whole: name the members`),
+    );
+}

@@ -25,6 +25,7 @@ import { noDynamicPatterns } from './pattern-rules.ts';
 import {
   consoleInCommands,
   environmentInOnePlace,
+  findLayers,
   noMathRandom,
   noSourceExtensionInPaths,
   sqlInStorage,
@@ -137,6 +138,8 @@ test('a small file has several importers, or one in another folder', () => asser
 test('the walks of ARCHITECTURE.md lead from file to file', () => {
   assertNone(checkWalks(readFileSync(`${projectRoot}ARCHITECTURE.md`, 'utf8'), program));
 });
+
+test('options are passed on whole through one layer alone', () => assertNone(findLayers(program)));
 
 test('no file imports itself over others', () => assertNone(findCycles(everything)));
 

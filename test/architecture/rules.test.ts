@@ -23,6 +23,7 @@ import { noDynamicPatterns } from './pattern-rules.ts';
 import {
   consoleInCommands,
   environmentInOnePlace,
+  findLayers,
   noMathRandom,
   noSourceExtensionInPaths,
   sqlInStorage,
@@ -346,6 +347,13 @@ test('more files than the limit are found, and those of the console do not count
     tooManyFiles(files, 1).map(({ message }) => message),
     ['2 files; the limit is 1: merge files of one topic'],
   );
+});
+
+test('options that are passed on whole twice are found', () => {
+  const first = parseSource('src/a.ts', 'export function a(options) {\n  b({ ...options, x: 1 });\n}\n');
+  const second = 'function b(options) {\n  return c({\n    ...options,\n  });\n}\n';
+  assert.equal(findLayers([first, parseSource('src/b.ts', second)]).length, 1);
+  assert.deepEqual(findLayers([first, parseSource('src/b.ts', second.replace('...options', 'x: options.x'))]), []);
 });
 
 test('a walk that is too long, leads nowhere or skips an import is found', () => {

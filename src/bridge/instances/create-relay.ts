@@ -128,9 +128,10 @@ const op = {
 } as const satisfies Readonly<Record<string, Operation>>;
 
 export function createRelay(options: RelayOptions): Relay {
-  const { database, instance, home, dataDirectory, personTokens, clock, logger } = options;
+  const { database, instance, home, dataDirectory, keys, personTokens, clock, randomness, logger } = options;
   const stopped = new AbortController();
-  const signatures = createRelaySignatures({ ...options, instance: instance.id, databaseNow: instance.databaseNow });
+  const { id, databaseNow } = instance;
+  const signatures = createRelaySignatures({ keys, clock, randomness, databaseNow, instance: id });
   const client = createRelayClient({
     signatures,
     callPeer: createCallPeer({ clock, idleMs: IDLE_MS }),

@@ -21,19 +21,20 @@ export interface InstanceOptions
   /** Where this instance is to listen, for the list of instances. */
   readonly address: string;
   /** Where other instances reach this one, as a URL; empty until it listens. */
-  reachableAt?(): string;
+  readonly reachableAt?: (() => string) | undefined;
 }
 
 /** Puts this bridge on the list of instances; where others share the database, with a relay to them. */
 export async function openInstance(
   options: InstanceOptions,
 ): Promise<{ readonly instance: RegisteredInstance; readonly home: string; readonly relay: Relay | undefined }> {
-  const { database, makeId, logger } = options;
+  const { database, dataDirectory, version, keys, personTokens, wakeUps, clock, randomness, makeId, logger } = options;
   const isShared = database.engine === 'postgres';
-  const home = isShared ? await readHome(options.dataDirectory, () => makeId('home_')) : '';
+  const home = isShared ? await readHome(dataDirectory, () => makeId('home_')) : '';
   const instance = await registerInstance({
-    ...options,
     store: createInstanceStore(database),
+    clock,
+    version,
     id: makeId('ins_'),
     address: () => (isShared && options.reachableAt?.()) || options.address,
     home,
@@ -41,7 +42,9 @@ export async function openInstance(
     onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
     onClockDifference: (differenceMs) => logger.warn({ differenceMs }, CLOCK_DIFFERS),
   });
-  return { instance, home, relay: isShared ? createRelay({ ...options, instance, home }) : undefined };
+  if (!isShared) return { instance, home, relay: undefined };
+  const shared = { database, dataDirectory, keys, personTokens, wakeUps, clock, randomness, logger };
+  return { instance, home, relay: createRelay({ ...shared, instance, home }) };
 }
 
 /** The name of a data directory, made by the first start that shares a database: it says where files are. */

@@ -181,7 +181,27 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   const checkScratch = (owner: string) => scratch?.check(owner);
   const readLongText = createLongTextReader(log, updates);
   const serverBox = createServerBox(options.secretBox);
-  const runner = createTurnRunner({ ...options, serverBox, records, keep, checkScratch, readLongText });
+  const runner = createTurnRunner({
+    providers,
+    trace: options.trace,
+    records,
+    directories,
+    limits: options.limits,
+    permissions: options.permissions,
+    serverBox,
+    withConfigured: options.withConfigured,
+    checkpoints,
+    worktrees: options.worktrees,
+    placeFiles: options.placeFiles,
+    route: options.route,
+    agentFailed: options.agentFailed,
+    keepArtifacts: options.keepArtifacts,
+    readLongText,
+    checkScratch,
+    keep,
+    clock,
+    logger,
+  });
   const orchestrator = createSessionOrchestrator({
     table,
     change,
@@ -305,7 +325,12 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     summaries,
     serverBox,
     conversations: createConversations({
-      ...options,
+      database,
+      providers,
+      directories,
+      home: options.home,
+      clock,
+      makeId,
       serverBox,
       table,
       change,

@@ -62,7 +62,7 @@ export interface WorkbenchOptions extends WorkPlaces, Pick<Runtime, 'clock' | 'm
 }
 
 export function createWorkbench(options: WorkbenchOptions): Workbench {
-  const { database, clock, makeId, logger, folders, nodes, following, permissions } = options;
+  const { database, clock, makeId, logger, providers, probes, folders, nodes, following, permissions } = options;
   const { summaries, flush, orchestrator, conversations } = options.sessions;
   const store = createSummaryStore(database);
   const sessions = createSessionList({
@@ -83,9 +83,9 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
   });
   summaries.onChange(changes);
   options.jobs.onChange(changes.jobChanged);
-  options.probes.onChange((id) => {
+  probes.onChange((id) => {
     const agent = options.agents.find((one) => one.id === id);
-    if (agent !== undefined) changes.agentChanged(describeAgent(agent, options.probes.results()));
+    if (agent !== undefined) changes.agentChanged(describeAgent(agent, probes.results()));
   });
   permissions.onChange((permission, sessionKey) => {
     changes.permissionChanged(permission);
@@ -103,7 +103,10 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
   });
   const readFile = createFileReader(options.directories, options.confine);
   const fileChanges = createFileChanges({
-    ...options,
+    checkpoints: options.checkpoints,
+    directories: options.directories,
+    confine: options.confine,
+    makeId,
     history,
     alone: orchestrator.alone,
     async noteTotals(sessionKey, totals) {
@@ -115,8 +118,15 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
   const merge: WorkbenchParts['merge'] = ({ key, owner, session_id: sessionId }, step) =>
     orchestrator.alone(owner, sessionId, () => options.worktrees.merge({ key, owner }, step));
   const { attachments } = options;
-  const agentCare = createAgentCare({ ...options, sessionCalls: options.jobs.sessionCalls });
-  const agents = () => listAgents(options.agents, options.providers, options.probes);
+  const agentCare = createAgentCare({
+    providers,
+    probes,
+    installer: options.installer,
+    clock,
+    makeId,
+    sessionCalls: options.jobs.sessionCalls,
+  });
+  const agents = () => listAgents(options.agents, providers, probes);
   const parts = {
     sessions,
     history,
