@@ -46,6 +46,7 @@ const CONFIGURATION_CODES: ReadonlySet<string> = new Set([
   'SECRET_KEY_MISSING',
   'SECRET_KEY_MISMATCH',
   'NEEDS_POSTGRES',
+  'WORKERS_WITHOUT_TLS',
 ]);
 
 /** An error as a person at the terminal needs it: a line (all problems of a configuration, one each) and the exit code. */

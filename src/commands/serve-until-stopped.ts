@@ -1,13 +1,14 @@
-import { styleText } from 'node:util';
 import { systemClock } from '../platform/clock/clock.ts';
 import { secretValues } from '../platform/config/setting-declaration.ts';
 import { createBufferedOutput } from '../platform/log/log-output.ts';
 import { createLogger, type Logger } from '../platform/log/logger.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
-import { type System, type SystemSummary, startSystem } from '../system/start-system.ts';
+import { type System, startSystem } from '../system/start-system.ts';
 import { type CommandContext, describeFailure, EXIT_FAILED } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
+import { printSummary } from './serve-banner.ts';
 import { loginFile } from './server-login.ts';
+import type { WorkerLink } from './workers.ts';
 
 type Options = Readonly<Record<string, unknown>>;
 type LoadSettings = () => Promise<{
@@ -27,13 +28,21 @@ interface Restriction {
   readonly bridgeMethods: readonly string[];
 }
 
+/** The place of this process among those that serve the address together. */
+interface WorkerPlace {
+  readonly slot: number;
+  link(own: () => Promise<Awaited<ReturnType<System['figures']>>>): WorkerLink;
+}
+
 /** Runs the system until a signal ends it. Logs go to standard error, what a person reads to standard output. */
 export async function serve(
   services: readonly ServiceName[],
   options: Options,
   context: CommandContext,
   restriction?: Restriction,
+  worker?: WorkerPlace,
 ): Promise<void> {
+  const link = worker?.link(async () => system?.figures() ?? []);
   const load: LoadSettings = async () => {
     const { settings: whole, ...loaded } = await loadSettings(options, context);
     return { ...loaded, settings: restriction?.narrow(whole) ?? whole, whole };
@@ -54,7 +63,8 @@ export async function serve(
   for (const warning of warnings) logger.warn({}, warning);
   const { environment, homeDirectory } = context;
   const requestLines = format === 'json' && (level === 'info' || level === 'debug') ? output : undefined;
-  const system = await startSystem({
+  let system: System | undefined;
+  system = await startSystem({
     settings,
     sources,
     services,
@@ -67,18 +77,15 @@ export async function serve(
     logger,
     requestLines,
     bridgeMethods: restriction?.bridgeMethods,
+    ...(worker !== undefined && link !== undefined && { worker: { slot: worker.slot, gather: link.gather } }),
   });
-  const stopped = stopOnSignal(system, logger);
+  const stopped = stopOnSignal(system, logger, link);
   process.on('SIGHUP', () => void reload(system, load, logger, secrets));
 
   await system.agentsKnown();
   const summary = system.summary();
-  const bold = (text: string): string => (context.color ? styleText('bold', text) : text);
-  context.stdout(
-    options.json === true
-      ? `${JSON.stringify(summary)}\n`
-      : bannerText(summary, bold, commandsFor(options, context), file),
-  );
+  if (link === undefined) printSummary(summary, options, context, file);
+  else link.ready(summary);
   logger.info({ url: summary.url, services }, 'ready');
   await stopped;
   logger.info({}, 'stopped');
@@ -100,7 +107,7 @@ function endOnUnexpectedError(logger: Logger): void {
 }
 
 /** The first signal drains, a second one ends the program immediately. */
-function stopOnSignal(system: System, logger: Logger): Promise<void> {
+function stopOnSignal(system: System, logger: Logger, link: WorkerLink | undefined): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let stopping = false;
   const onSignal = (signal: string): void => {
@@ -109,12 +116,18 @@ function stopOnSignal(system: System, logger: Logger): Promise<void> {
       logger.flush();
       process.exit(EXIT_FAILED);
     }
-    stopping = true;
-    logger.info({ signal }, 'stopping: new work is refused, running work may finish');
-    system.stop().then(resolve, reject);
+    stop(signal, false);
   };
+  function stop(reason: string, yields: boolean): void {
+    if (stopping) return;
+    stopping = true;
+    logger.info({ signal: reason }, 'stopping: new work is refused, running work may finish');
+    system.stop(yields).then(resolve, reject);
+  }
   process.on('SIGTERM', onSignal);
-  process.on('SIGINT', onSignal);
+  // A terminal sends it to the workers, too: the parent passes on what counts.
+  process.on('SIGINT', link === undefined ? onSignal : () => undefined);
+  link?.onLeave(() => stop('leave', true));
   return promise;
 }
 
@@ -136,69 +149,4 @@ async function reload(
     const reason = describeFailure(error).text.trim();
     logger.error({ reason }, 'configuration not read again; everything stays as it was');
   }
-}
-
-const LABEL_WIDTH = 14;
-
-/** What a person sees when the server is ready. `bold` marks up the names, or leaves them as they are. */
-function bannerText(
-  summary: SystemSummary,
-  bold: (text: string) => string,
-  command: (words: string) => string,
-  file: string | undefined,
-): string {
-  const { version, dataDirectory, database, url, exposure, agents } = summary;
-  const line = (label: string, text: string) => `  ${bold(label)}${' '.repeat(LABEL_WIDTH - label.length)}${text}`;
-  const socketUrl = url.replace(/^http/, 'ws');
-  const lines = [
-    `  ${bold(`trestle ${version}`)}   data ${dataDirectory} (${database})   ${exposure}`,
-    '',
-    ...(summary.console === undefined ? [] : [line('Console', summary.console)]),
-    ...summary.services.flatMap((service) => {
-      if (service === 'bridge') return [line('Bridge', `${socketUrl}/acp        POST /acp/rpc`)];
-      if (service === 'completions') return [line('Completions', `${url}/v1       OPENAI_BASE_URL=${url}/v1`)];
-      return [line('Accounts', `${url}/api/auth`)];
-    }),
-    line('API page', `${url}/docs`),
-  ];
-  if (agents.length > 0) {
-    const found = agents.map((agent) => `${agent.id} ${stateOf(agent)}`).join('   ');
-    lines.push(line('Agents', `${found}      (trestle doctor)`));
-  }
-  if (summary.firstAdmin !== undefined) lines.push(line('First admin', `${summary.firstAdmin}  (once, 15 min)`));
-  lines.push('', line('Try', tryLine(summary, command)));
-  if (file === undefined)
-    lines.push(line('Next', `${command('init')}   finds keys, local models and agents, and writes trestle.yaml`));
-  lines.push('');
-  return `${lines.join('\n')}\n`;
-}
-
-/** Commands as they reach this server: started by npm in a checkout, otherwise as an installed program. */
-function commandsFor(options: Options, { environment }: CommandContext): (words: string) => string {
-  const script = environment.npm_lifecycle_event;
-  const program = script === undefined || script === 'npx' ? 'trestle' : 'npm run -s trestle --';
-  const place = typeof options.dataDir === 'string' ? ` --data-dir ${options.dataDir}` : '';
-  return (words) => `${program} ${words}${place}`;
-}
-
-function stateOf({ status, model }: SystemSummary['agents'][number]): string {
-  const state = status.replaceAll('_', ' ');
-  return model === undefined ? state : `${state} (${model})`;
-}
-
-/** A command that works as printed: on a guarded server the token stays out of sight. */
-function tryLine({ services, url, guarded, database }: SystemSummary, command: (words: string) => string): string {
-  if (services.includes('bridge') && database === 'SQLite') return command('run "Hello"');
-  const json = `-H 'content-type: application/json'`;
-  if (services.includes('bridge')) {
-    const body = `{"jsonrpc":"2.0","id":"1","method":"session.start","params":{"sessionId":"first","taskPrompt":"Hello"}}`;
-    const token = guarded.includes('bridge') ? ` -H "authorization: Bearer $BRIDGE_AUTH_TOKEN"` : '';
-    return `curl ${url}/acp/rpc ${json}${token} -d '${body}'`;
-  }
-  if (services.includes('completions')) {
-    const body = `{"model":"demo/echo","messages":[{"role":"user","content":"Hello"}]}`;
-    const key = guarded.includes('completions') ? ` -H "authorization: Bearer $COMPLETIONS_MASTER_KEY"` : '';
-    return `curl ${url}/v1/chat/completions ${json}${key} -d '${body}'`;
-  }
-  return `curl ${url}/healthz`;
 }

@@ -1,9 +1,11 @@
 import { once } from 'node:events';
-import { Argument, type Command, InvalidArgumentError } from 'commander';
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { SERVICE_NAMES, type ServiceName } from '../system/settings.ts';
 import type { CommandContext } from './command-context.ts';
 import { createStreamsLogger, loadSettings } from './load-settings.ts';
 import { loginFile } from './server-login.ts';
+
+const MAX_WORKERS = 64;
 
 /** `trestle serve [service]`. */
 export function registerServe(program: Command, context: CommandContext): void {
@@ -20,12 +22,38 @@ Examples:
   trestle serve completions              on 127.0.0.1:4000
   BRIDGE_AUTH_TOKEN=... trestle serve bridge --listen 0.0.0.0:8787
 
-SIGTERM and SIGINT end it when running work is done (after 30 s at most), a second one immediately. SIGHUP reads tokens and keys again.`,
+  trestle serve --workers 4              all cores of this machine, on PostgreSQL
+
+SIGTERM and SIGINT end it when running work is done (after 30 s at most), a second one immediately. SIGHUP reads tokens and keys again.
+With --workers, SIGUSR2 replaces the workers one after the other.`,
     )
-    .action(async (service: ServiceName | undefined, _options: unknown, command: Command) => {
+    .option('--workers <count>', 'processes that serve the address together; needs PostgreSQL', readWorkers)
+    .addOption(
+      new Option('--worker <slot>', 'the place of this process among the workers').hideHelp().argParser(Number),
+    )
+    .action(async (service: ServiceName | undefined, { workers = 1, worker }: ServeFlags, command: Command) => {
+      const options = command.optsWithGlobals();
+      if (workers > 1 && worker === undefined) {
+        const { serveWithWorkers } = await import('./workers.ts');
+        return serveWithWorkers(workers, options, context);
+      }
       const { serve } = await import('./serve-until-stopped.ts');
-      await serve(service === undefined ? SERVICE_NAMES : [service], command.optsWithGlobals(), context);
+      const names = service === undefined ? SERVICE_NAMES : [service];
+      if (worker === undefined) return serve(names, options, context);
+      const { linkToParent } = await import('./workers.ts');
+      return serve(names, options, context, undefined, { slot: worker, link: linkToParent });
     });
+}
+
+interface ServeFlags {
+  readonly workers?: number;
+  readonly worker?: number;
+}
+
+function readWorkers(text: string): number {
+  const count = Number(text);
+  if (Number.isInteger(count) && count >= 1 && count <= MAX_WORKERS) return count;
+  throw new InvalidArgumentError(`Give a number from 1 to ${MAX_WORKERS}.`);
 }
 
 /** `trestle stdio`. */

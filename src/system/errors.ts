@@ -21,6 +21,11 @@ export const systemErrors = {
     status: 500,
     message: '{what} needs PostgreSQL: set database.url (--database). On SQLite there is one instance.',
   },
+  WORKERS_WITHOUT_TLS: {
+    status: 500,
+    message:
+      'cluster.address is an https address, and with --workers each process listens on a port of its own without TLS. Give an http address, or start one instance for each address.',
+  },
   COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
   SANDBOX_UNAVAILABLE: {
     status: 500,

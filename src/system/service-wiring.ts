@@ -8,7 +8,6 @@ import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
 import { createTurnTraces } from '../bridge/agents/turn-trace.ts';
 import type { Bridge, BridgeOptions } from '../bridge/create-bridge.ts';
-import { reachableAt } from '../bridge/instances/open-instance.ts';
 import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
@@ -107,6 +106,8 @@ interface StartServicesOptions {
   readonly bridgeMethods?: readonly string[] | undefined;
   /** Where the server listens, once it does: the port may have been chosen by the machine. Empty before. */
   ownUrl?(): string;
+  /** Where other instances reach this one. Empty until it listens. */
+  relayUrl?(): string;
   /** What the bridge says about this instance to operators. */
   readonly load?: BridgeOptions['load'];
   /** Called after the start of each service, before the next one starts. */
@@ -144,7 +145,12 @@ export async function startServices(options: StartServicesOptions): Promise<Runn
     running.completions = await started(service, completions);
   }
   if (bridge !== undefined) {
-    const own = { listeningAt: options.ownUrl ?? (() => ''), onlyMethods: bridgeMethods, load: options.load };
+    const own = {
+      listeningAt: options.ownUrl ?? (() => ''),
+      reachableAt: () => options.relayUrl?.() ?? '',
+      onlyMethods: bridgeMethods,
+      load: options.load,
+    };
     const service = await startBridge(
       { ...partsOf('bridge'), ...people, announce: running.accounts?.announce },
       bridge,
@@ -178,7 +184,7 @@ async function startBridge(
   { build, ...parts }: ServiceParts & People & Pick<BridgeOptions, 'announce'>,
   database: Database<BridgeSchema>,
   completions: RunningServices['completions'],
-  { listeningAt, ...own }: { listeningAt(): string } & Pick<BridgeOptions, 'onlyMethods' | 'load'>,
+  { listeningAt, ...own }: { listeningAt(): string } & Pick<BridgeOptions, 'onlyMethods' | 'load' | 'reachableAt'>,
 ): Promise<Running<'bridge'>> {
   const { settings, environment, processJournal, makeId } = parts;
   // Under `serve bridge` there is no completions service: its engine serves the built-in agent alone.
@@ -204,7 +210,6 @@ async function startBridge(
     ...(spans !== undefined && { trace: createTurnTraces({ ...parts, spans }) }),
     database,
     ...own,
-    reachableAt: () => settings.cluster.address || reachableAt(listeningAt()),
     ping: { status: 'ok', version: PROGRAM_VERSION, contract: CONTRACT_VERSION, ...build },
     retention: settings.retention,
     probeEffects: createProbeEffects({
@@ -282,7 +287,7 @@ function isAddressOf(url: URL, address: string): boolean {
 }
 
 /** `::1:8787` needs brackets in a URL. */
-function urlOf(address: string): string {
+export function urlOf(address: string): string {
   const colon = address.lastIndexOf(':');
   const host = address.slice(0, colon);
   return `http://${host.includes(':') ? `[${host}]` : host}${address.slice(colon)}`;

@@ -1,11 +1,14 @@
+import { join } from 'node:path';
+import { reachableAt } from '../bridge/instances/open-instance.ts';
 import { sweepLeftovers } from '../platform/child-process/process-table.ts';
 import { systemClock, withinTime } from '../platform/clock/clock.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/setting-declaration.ts';
 import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { createHttpMetrics, type FigureSource } from '../platform/http/http-metrics.ts';
-import { isLoopbackBind } from '../platform/http/listen-address.ts';
-import { createListener, type Listener } from '../platform/http/listener.ts';
+import { createHttpMetrics, type FigureSource, type HttpMetrics } from '../platform/http/http-metrics.ts';
+import { type BoundAddress, isLoopbackBind } from '../platform/http/listen-address.ts';
+import { createListener, isBelow, type Listener } from '../platform/http/listener.ts';
+import type { HttpSurface } from '../platform/http/surface.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import { withoutSlash } from '../platform/network-address/ip-address.ts';
@@ -13,10 +16,10 @@ import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts'
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { settingsDigest } from './cluster.ts';
 import { serveControls } from './controls.ts';
-import { prepareDataDirectory } from './data-directory.ts';
+import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { createApiSurface, createConsoleFiles, createConsoleSurface } from './page-surfaces.ts';
-import { prepareServiceParts, type ServiceParts, startServices } from './service-wiring.ts';
+import { prepareServiceParts, type ServiceParts, startServices, urlOf } from './service-wiring.ts';
 import {
   accountsSettingsOf,
   dataDirectory,
@@ -43,6 +46,16 @@ interface SystemOptions {
   readonly requestLines: LogOutput | undefined;
   /** Names of the methods that the bridge serves. Undefined: all. */
   readonly bridgeMethods?: readonly string[] | undefined;
+  /** Given to a process that serves the address together with others. */
+  readonly worker?: WorkerPart | undefined;
+}
+
+/** A worker is an instance: it has a data directory of its own within that of the program, and a port of its own for the others. */
+interface WorkerPart {
+  /** From 1. The worker that replaces another one has its number. */
+  readonly slot: number;
+  /** The figures of all workers. */
+  readonly gather: NonNullable<Parameters<typeof createHttpMetrics>[0]>['gather'];
 }
 
 /** The running program: config, databases, services and listener, and the way back down. */
@@ -50,10 +63,15 @@ export interface System {
   summary(): SystemSummary;
   /** Resolves when the agents were checked for the first time, or soon after when some take long. */
   agentsKnown(): Promise<void>;
+  /** What `/metrics` shows of this process. */
+  figures(): ReturnType<HttpMetrics['figures']>;
   /** Takes over what may change while running; answers with the paths of what changed and of what needs a restart. */
   reload(next: Settings, sources?: SettingsInForce['sources']): ChangedSettings;
-  /** Refuses new work, lets what is under way finish, then closes everything. */
-  stop(): Promise<void>;
+  /**
+   * Refuses new work, lets what is under way finish, then closes everything. `yields`: other workers serve the address, so
+   * this one takes no more connections from the beginning.
+   */
+  stop(yields?: boolean): Promise<void>;
 }
 
 const DRAIN_MS = 30_000;
@@ -75,7 +93,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
 
   // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
   await using opened = new AsyncDisposableStack();
-  const files = await prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
+  const files = await prepareFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME), options.worker);
   const stores = opened.use(await openStores({ settings, names, files, clock, owner: 'server' }));
   const swept = await sweepLeftovers(files.processes);
   if (swept > 0) logger.warn({ swept }, 'ended processes that an earlier run had left behind');
@@ -97,6 +115,8 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   });
   const parts: ServiceParts = { ...prepared, wakeUps, shared };
   let listeningAt = '';
+  /** Where other instances reach this one; empty until it listens. */
+  let relayAt = '';
   let digest = settingsDigest(settings, parts.relayKeys);
   /** None before there is a listener. */
   let countSockets = () => 0;
@@ -108,6 +128,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     opened,
     bridgeMethods: options.bridgeMethods,
     ownUrl: () => listeningAt,
+    relayUrl: () => relayAt,
     load: () => ({ sockets: countSockets(), settingsDigest: digest }),
     async started(service, database, ownLogger) {
       if (database.engine !== 'sqlite') return;
@@ -133,6 +154,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const metrics = createHttpMetrics({
     sources: [...databaseFigures(stores), ...(completions?.figures ?? [])],
     ofProcess: true,
+    gather: options.worker?.gather,
   });
   countSockets = () => metrics.totals().sockets;
   const status =
@@ -163,7 +185,16 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     publicPath: () => publicPath(settings),
     findFiles: createConsoleFiles({ environment, clock, logger }),
   });
+  const shared = {
+    insecure: settings.insecure,
+    allowedHosts: settings.allowed_hosts,
+    trustedProxies: settings.trusted_proxies,
+    logger,
+    clock,
+    randomness: parts.randomness,
+  };
   const listener: Listener = createListener({
+    ...shared,
     surfaces: [
       ...running.map(({ surface }) => surface),
       ...(hasConsole || accounts !== undefined ? [consoleSurface] : []),
@@ -175,9 +206,6 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       }),
     ],
     address,
-    insecure: settings.insecure,
-    allowedHosts: settings.allowed_hosts,
-    trustedProxies: settings.trusted_proxies,
     limits: {
       connectionsPerAddress: settings.listener.connections_per_address,
       // Only the bridge has WebSockets.
@@ -188,14 +216,25 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     readinessChecks: { store: stores.check },
     metrics,
     metricsToken: () => settings.metrics_token,
-    logger,
     ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),
-    clock,
-    randomness: parts.randomness,
   });
   opened.defer(() => listener.close());
   const bound = await listener.start();
   listeningAt = bound.url;
+  let forOthers: BoundAddress = bound;
+  if (options.worker !== undefined && bridge !== undefined) {
+    const own = createListener({
+      ...shared,
+      surfaces: [relaySurface(bridge.surface)],
+      address: { host: address.host, port: 0 },
+      exclusive: true,
+      limits: { messageBytes: settings.bridge.limits.message_bytes },
+      metrics: createHttpMetrics(),
+    });
+    opened.defer(() => own.close());
+    forOthers = await own.start();
+  }
+  relayAt = relayUrl(settings, forOthers, options.worker !== undefined);
   await bridge?.announceAddress();
   const setupToken = await accounts?.offerSetup();
   const owned = opened.move();
@@ -214,6 +253,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       ...(hasConsole && { console: `${publicUrl(settings, bound.url)}/console` }),
       agents: bridge?.agents() ?? [],
     }),
+    figures: metrics.figures,
     async agentsKnown() {
       await withinTime(clock, AGENTS_WAIT_MS, Promise.resolve(bridge?.probed), () => undefined);
     },
@@ -227,11 +267,38 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       listener.revalidate();
       return changes;
     },
-    async stop() {
-      await listener.drain(DRAIN_MS, settings.database.url === '' ? 0 : settings.cluster.notice);
+    async stop(yields = false) {
+      await listener.drain(DRAIN_MS, settings.database.url === '' ? 0 : settings.cluster.notice, yields);
       await owned.disposeAsync();
     },
   };
+}
+
+/** A worker has a folder of its own, and the secret key of the program. */
+async function prepareFiles(folder: string, worker: WorkerPart | undefined): Promise<DataFiles> {
+  const files = await prepareDataDirectory(folder);
+  if (worker === undefined) return files;
+  const own = await prepareDataDirectory(join(folder, 'workers', String(worker.slot)));
+  return { ...own, secretKey: files.secretKey };
+}
+
+/** What other instances call, and nothing else. */
+function relaySurface(surface: HttpSurface): HttpSurface {
+  const isRelay = (path: string) => surface.servedLast?.some((last) => isBelow(path, last)) ?? false;
+  return {
+    ...surface,
+    routes: surface.routes.filter(({ path }) => isRelay(path)),
+    upgrades: [],
+    leave: () => undefined,
+    settle: async () => undefined,
+  };
+}
+
+/** Of `cluster.address` workers take the host alone, because each has a port of its own. */
+function relayUrl({ cluster }: Settings, { host, port }: BoundAddress, isWorker: boolean): string {
+  if (cluster.address !== '' && !isWorker) return cluster.address;
+  if (cluster.address === '') return reachableAt(urlOf(`${host}:${port}`));
+  return `http://${new URL(cluster.address).hostname}:${port}`;
 }
 
 /** Messages between instances; undefined where no other instance can share the database. */
@@ -278,6 +345,8 @@ export interface SystemSummary {
   readonly version: string;
   readonly url: string;
   readonly pid: number;
+  /** How many processes serve the address; absent when there is one. */
+  readonly workers?: number;
   readonly dataDirectory: string;
   readonly database: 'SQLite' | 'PostgreSQL';
   readonly services: readonly ServiceName[];

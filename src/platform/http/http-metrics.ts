@@ -39,7 +39,23 @@ export interface HttpMetrics {
   meter(labels: RouteLabels): RouteMeter;
   watch(gauges: ListenerGauges): void;
   /** All figures, as Prometheus reads them. */
-  read(): Promise<{ readonly contentType: string; readonly text: string }>;
+  read(): Promise<MetricsText>;
+  /** All figures of this process, to be added to those of others by `sumFigures`. */
+  figures(): Promise<readonly Figure[]>;
+}
+
+interface MetricsText {
+  readonly contentType: string;
+  readonly text: string;
+}
+
+/** A figure as `prom-client` describes it, which adds those of several processes by their `aggregator`. */
+export interface Figure {
+  readonly name: string;
+  readonly help: string;
+  readonly type: unknown;
+  readonly aggregator: string;
+  readonly values: readonly unknown[];
 }
 
 /** Figures that a part of the program counts by itself; read when they are asked for. */
@@ -55,6 +71,8 @@ interface HttpMetricsOptions {
   readonly sources?: readonly FigureSource[];
   /** Also figures of the process: memory, processor time, event loop. */
   readonly ofProcess?: boolean;
+  /** The figures of all processes that serve the address together, this one's included. Undefined: it is alone. */
+  readonly gather?: ((own: readonly Figure[]) => Promise<readonly (readonly Figure[])[]>) | undefined;
 }
 
 interface Series {
@@ -74,7 +92,8 @@ interface Sample {
 const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** One for all listeners of a process. Requests are counted in plain arrays; the text is written when it is asked for. */
-export function createHttpMetrics({ sources = [], ofProcess = false }: HttpMetricsOptions = {}): HttpMetrics {
+export function createHttpMetrics(options: HttpMetricsOptions = {}): HttpMetrics {
+  const { sources = [], ofProcess = false, gather } = options;
   const series: Series[] = [];
   const watched: ListenerGauges[] = [];
   let processFigures: Promise<Registry> | undefined;
@@ -106,6 +125,12 @@ export function createHttpMetrics({ sources = [], ofProcess = false }: HttpMetri
     ...sources,
   ];
 
+  async function figures(): Promise<readonly Figure[]> {
+    processFigures ??= loadProcessFigures();
+    const own = all.map(({ type, name, help, read }) => ({ type, name, help, values: read(), aggregator: 'sum' }));
+    return [...own, ...(await (await processFigures).getMetricsAsJSON())];
+  }
+
   return {
     totals() {
       const durations = new Array<number>(BOUNDS.length + 1).fill(0);
@@ -130,7 +155,10 @@ export function createHttpMetrics({ sources = [], ofProcess = false }: HttpMetri
         sockets: sumOf((gauges) => gauges.webSockets()),
       };
     },
+    figures,
     async read() {
+      if (gather !== undefined)
+        return { contentType: CONTENT_TYPE, text: await sumFigures(await gather(await figures())) };
       const text = all.map(writeFigure).join('\n');
       if (!ofProcess) return { contentType: CONTENT_TYPE, text };
       processFigures ??= loadProcessFigures();
@@ -194,6 +222,12 @@ async function loadProcessFigures(): Promise<Registry> {
   const register = new Registry();
   collectDefaultMetrics({ register });
   return register;
+}
+
+/** Adds the figures of several processes, each as its kind demands: a start time, for example, is the earliest one. */
+async function sumFigures(all: readonly (readonly Figure[])[]): Promise<string> {
+  const { AggregatorRegistry } = await import('prom-client');
+  return AggregatorRegistry.aggregate(all.map((figures) => [...figures])).metrics();
 }
 
 /** The text format of Prometheus. */

@@ -37,10 +37,14 @@ export function refusalToListen({ host, insecure, surfaces }: ListenQuestion): s
 const BACKLOG = 4096;
 
 /** Opens the address; what goes wrong becomes an `AppError` that names the address and, where known, who holds it. */
-export async function openAddress(server: Server, { host, port }: ListenAddress): Promise<BoundAddress> {
+export async function openAddress(
+  server: Server,
+  { host, port }: ListenAddress,
+  exclusive = false,
+): Promise<BoundAddress> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once('error', reject);
-  server.listen({ host, port, backlog: BACKLOG }, resolve);
+  server.listen({ host, port, backlog: BACKLOG, exclusive }, resolve);
   try {
     await promise;
   } catch (error) {

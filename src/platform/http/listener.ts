@@ -154,6 +154,8 @@ function createInFlight(): InFlight {
 export interface ListenerOptions extends Pick<Runtime, 'clock' | 'randomness' | 'logger'> {
   readonly surfaces: readonly HttpSurface[];
   readonly address: ListenAddress;
+  /** Never shares the port with other workers of the same program. */
+  readonly exclusive?: boolean;
   /** Open an address that other machines reach although something on it asks for no credential. */
   readonly insecure?: boolean;
   readonly allowedHosts?: readonly string[];
@@ -178,9 +180,10 @@ export interface Listener {
   /**
    * Says that it is not ready, and serves everything for the notice: balancers need a moment to see it. Then it refuses new
    * work, gives what is under way its time, and closes everything. After a notice, WebSockets are closed first, because
-   * their clients find another instance.
+   * their clients find another instance. `yields`: other processes accept connections at the same address, so this one takes
+   * no more from the beginning.
    */
-  drain(graceMs: number, noticeMs?: number): Promise<void>;
+  drain(graceMs: number, noticeMs?: number, yields?: boolean): Promise<void>;
   /** Closes everything immediately. */
   close(): Promise<void>;
 }
@@ -275,9 +278,12 @@ export function createListener(options: ListenerOptions): Listener {
   limitConnections(server, limits.connectionsPerAddress, isTrustedProxy);
   metrics.watch({ requestsInFlight: inFlight.count, webSockets: webSockets.count });
 
-  async function leave(graceMs: number, noticeMs: number): Promise<void> {
+  async function leave(graceMs: number, noticeMs: number, yields: boolean): Promise<void> {
     for (const surface of surfaces) surface.leave?.();
+    const parted = yields ? stopListening(server) : undefined;
     if (noticeMs > 0) await pause(clock, noticeMs);
+    // Their clients would send the next request here, where it is refused, although others serve the address.
+    if (yields) server.closeIdleConnections();
     refusesWork = true;
     inFlight.closeAfterAnswers();
     const settled = Promise.allSettled([inFlight.whenIdle(), ...surfaces.map((surface) => surface.settle?.())]);
@@ -289,7 +295,7 @@ export function createListener(options: ListenerOptions): Listener {
     await withinTime(clock, limits.closeTimeoutMs, webSockets.closeAll(1001, 'shutting down'), () => undefined);
     // Clients come back as soon as they have their answers: a moment later there are fewer to turn away.
     await pause(clock, PARTING_MS);
-    await withinTime(clock, limits.lastRequestsMs, stopListening(server), () => undefined);
+    await withinTime(clock, limits.lastRequestsMs, parted ?? stopListening(server), () => undefined);
     closing ??= shut();
     await closing;
   }
@@ -307,11 +313,11 @@ export function createListener(options: ListenerOptions): Listener {
     async start() {
       const reason = refusalToListen({ host: address.host, insecure, surfaces });
       if (reason !== undefined) throw new AppError('LISTEN_REFUSED', { reason });
-      return openAddress(server, address);
+      return openAddress(server, address, options.exclusive);
     },
     revalidate: webSockets.revalidate,
-    drain(graceMs, noticeMs = 0) {
-      leaving ??= leave(graceMs, noticeMs);
+    drain(graceMs, noticeMs = 0, yields = false) {
+      leaving ??= leave(graceMs, noticeMs, yields);
       return leaving;
     },
     close() {
@@ -346,7 +352,8 @@ function createSurfaceMap(surfaces: readonly HttpSurface[]): (path: string) => H
   return (path) => prefixes.find(({ prefix }) => isBelow(path, prefix))?.surface;
 }
 
-function isBelow(path: string, prefix: string): boolean {
+/** Whether a path is a prefix, or continues it where a segment ends. */
+export function isBelow(path: string, prefix: string): boolean {
   if (!path.startsWith(prefix)) return false;
   return path.length === prefix.length || prefix.endsWith('/') || path[prefix.length] === '/';
 }
