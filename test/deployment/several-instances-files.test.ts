@@ -76,7 +76,10 @@ test('HAProxy checks /readyz of every instance, and accepts its configuration', 
 });
 
 test('the unit of one instance among several is the unit of a single one, with a port and a folder of its own', () => {
-  const lines = (path: string) => read(path).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const lines = (path: string) =>
+    read(path)
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'));
   const single = lines('deploy/trestle.service');
   const one = lines('deploy/trestle@.service');
   assert.deepEqual(
