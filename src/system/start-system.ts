@@ -185,7 +185,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     publicPath: () => publicPath(settings),
     findFiles: createConsoleFiles({ environment, clock, logger }),
   });
-  const shared = {
+  const common = {
     insecure: settings.insecure,
     allowedHosts: settings.allowed_hosts,
     trustedProxies: settings.trusted_proxies,
@@ -194,7 +194,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     randomness: parts.randomness,
   };
   const listener: Listener = createListener({
-    ...shared,
+    ...common,
     surfaces: [
       ...running.map(({ surface }) => surface),
       ...(hasConsole || accounts !== undefined ? [consoleSurface] : []),
@@ -224,7 +224,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   let forOthers: BoundAddress = bound;
   if (options.worker !== undefined && bridge !== undefined) {
     const own = createListener({
-      ...shared,
+      ...common,
       surfaces: [relaySurface(bridge.surface)],
       address: { host: address.host, port: 0 },
       exclusive: true,
