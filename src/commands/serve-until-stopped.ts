@@ -1,14 +1,14 @@
+import { styleText } from 'node:util';
 import { systemClock } from '../platform/clock/clock.ts';
 import { secretValues } from '../platform/config/setting-declaration.ts';
+import type { Figure } from '../platform/http/http-metrics.ts';
 import { createBufferedOutput } from '../platform/log/log-output.ts';
 import { createLogger, type Logger } from '../platform/log/logger.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
-import { type System, startSystem } from '../system/start-system.ts';
+import { type System, type SystemSummary, startSystem } from '../system/start-system.ts';
 import { type CommandContext, describeFailure, EXIT_FAILED } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
-import { printSummary } from './serve-banner.ts';
 import { loginFile } from './server-login.ts';
-import type { WorkerLink } from './workers.ts';
 
 type Options = Readonly<Record<string, unknown>>;
 type LoadSettings = () => Promise<{
@@ -20,6 +20,16 @@ type LoadSettings = () => Promise<{
   readonly file: string | undefined;
   readonly warnings: readonly string[];
 }>;
+
+/** The end of a worker in the conversation with its parent. */
+export interface WorkerLink {
+  /** Says that it serves. */
+  ready(summary: SystemSummary): void;
+  /** The figures of all workers, with the given ones as its own. */
+  gather(own: readonly Figure[]): Promise<readonly (readonly Figure[])[]>;
+  /** Calls the listener when it is to leave because another worker has its place. */
+  onLeave(listener: () => void): void;
+}
 
 /** Makes a server do less than its settings ask for. */
 interface Restriction {
@@ -149,4 +159,85 @@ async function reload(
     const reason = describeFailure(error).text.trim();
     logger.error({ reason }, 'configuration not read again; everything stays as it was');
   }
+}
+
+/** Prints what runs and where: for a person, or with `--json` for a program. */
+export function printSummary(
+  summary: SystemSummary,
+  options: Options,
+  context: CommandContext,
+  file: string | undefined,
+): void {
+  const bold = (text: string): string => (context.color ? styleText('bold', text) : text);
+  context.stdout(
+    options.json === true
+      ? `${JSON.stringify(summary)}\n`
+      : bannerText(summary, bold, commandsFor(options, context), file),
+  );
+}
+
+const LABEL_WIDTH = 14;
+
+/** What a person sees when the server is ready. `bold` marks up the names, or leaves them as they are. */
+function bannerText(
+  summary: SystemSummary,
+  bold: (text: string) => string,
+  command: (words: string) => string,
+  file: string | undefined,
+): string {
+  const { version, dataDirectory, database, url, exposure, agents } = summary;
+  const line = (label: string, text: string) => `  ${bold(label)}${' '.repeat(LABEL_WIDTH - label.length)}${text}`;
+  const socketUrl = url.replace(/^http/, 'ws');
+  const lines = [
+    `  ${bold(`trestle ${version}`)}   data ${dataDirectory} (${database})   ${exposure}`,
+    '',
+    ...(summary.console === undefined ? [] : [line('Console', summary.console)]),
+    ...summary.services.flatMap((service) => {
+      if (service === 'bridge') return [line('Bridge', `${socketUrl}/acp        POST /acp/rpc`)];
+      if (service === 'completions') return [line('Completions', `${url}/v1       OPENAI_BASE_URL=${url}/v1`)];
+      return [line('Accounts', `${url}/api/auth`)];
+    }),
+    line('API page', `${url}/docs`),
+    ...(summary.workers === undefined ? [] : [line('Workers', `${summary.workers}      (trestle cluster)`)]),
+  ];
+  if (agents.length > 0) {
+    const found = agents.map((agent) => `${agent.id} ${stateOf(agent)}`).join('   ');
+    lines.push(line('Agents', `${found}      (trestle doctor)`));
+  }
+  if (summary.firstAdmin !== undefined) lines.push(line('First admin', `${summary.firstAdmin}  (once, 15 min)`));
+  lines.push('', line('Try', tryLine(summary, command)));
+  if (file === undefined)
+    lines.push(line('Next', `${command('init')}   finds keys, local models and agents, and writes trestle.yaml`));
+  lines.push('');
+  return `${lines.join('\n')}\n`;
+}
+
+/** Commands as they reach this server: started by npm in a checkout, otherwise as an installed program. */
+function commandsFor(options: Options, { environment }: CommandContext): (words: string) => string {
+  const script = environment.npm_lifecycle_event;
+  const program = script === undefined || script === 'npx' ? 'trestle' : 'npm run -s trestle --';
+  const place = typeof options.dataDir === 'string' ? ` --data-dir ${options.dataDir}` : '';
+  return (words) => `${program} ${words}${place}`;
+}
+
+function stateOf({ status, model }: SystemSummary['agents'][number]): string {
+  const state = status.replaceAll('_', ' ');
+  return model === undefined ? state : `${state} (${model})`;
+}
+
+/** A command that works as printed: on a guarded server the token stays out of sight. */
+function tryLine({ services, url, guarded, database }: SystemSummary, command: (words: string) => string): string {
+  if (services.includes('bridge') && database === 'SQLite') return command('run "Hello"');
+  const json = `-H 'content-type: application/json'`;
+  if (services.includes('bridge')) {
+    const body = `{"jsonrpc":"2.0","id":"1","method":"session.start","params":{"sessionId":"first","taskPrompt":"Hello"}}`;
+    const token = guarded.includes('bridge') ? ` -H "authorization: Bearer $BRIDGE_AUTH_TOKEN"` : '';
+    return `curl ${url}/acp/rpc ${json}${token} -d '${body}'`;
+  }
+  if (services.includes('completions')) {
+    const body = `{"model":"demo/echo","messages":[{"role":"user","content":"Hello"}]}`;
+    const key = guarded.includes('completions') ? ` -H "authorization: Bearer $COMPLETIONS_MASTER_KEY"` : '';
+    return `curl ${url}/v1/chat/completions ${json}${key} -d '${body}'`;
+  }
+  return `curl ${url}/healthz`;
 }

@@ -7,7 +7,7 @@ import type { Logger } from '../platform/log/logger.ts';
 import type { SystemSummary } from '../system/start-system.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
 import { createCommandLogger, loadSettings } from './load-settings.ts';
-import { printSummary } from './serve-banner.ts';
+import { printSummary, type WorkerLink } from './serve-until-stopped.ts';
 
 /**
  * `trestle serve --workers N`: a parent that serves nothing, and N processes that serve one address. Each is an instance of the
@@ -205,16 +205,6 @@ function commandLine(slot: number): { readonly exec: string; readonly args: stri
 
 function send(worker: Worker, message: ToWorker): void {
   if (worker.isConnected()) worker.send(message);
-}
-
-/** The end of a worker in the conversation with its parent. */
-export interface WorkerLink {
-  /** Says that it serves. */
-  ready(summary: SystemSummary): void;
-  /** The figures of all workers, with the given ones as its own. */
-  gather(own: readonly Figure[]): Promise<readonly (readonly Figure[])[]>;
-  /** Calls the listener when it is to leave because another worker has its place. */
-  onLeave(listener: () => void): void;
 }
 
 /** Called in a worker. `own` reads its figures. */
