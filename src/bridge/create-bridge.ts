@@ -69,8 +69,8 @@ export interface Bridge extends Pick<BridgeAccess, 'forOperators'> {
 export interface BridgeOptions
   extends Runtime,
     WorkPlaces,
-    Pick<SessionsOptions, 'trace'>,
-    Pick<InstanceOptions, 'address' | 'reachableAt' | 'load' | 'wakeUps'> {
+    Pick<SessionsOptions, 'trace' | 'settleMs'>,
+    Pick<InstanceOptions, 'address' | 'reachableAt' | 'load' | 'onDrain' | 'wakeUps'> {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;
@@ -86,7 +86,7 @@ export interface BridgeOptions
   readonly agents: readonly CatalogAgent[];
   readonly providers: ReadonlyMap<string, AgentProvider>;
   /** Given where agents share their places with turns. */
-  readonly turnLimits?: TurnLimits;
+  readonly turnLimits?: TurnLimits | undefined;
   readonly retention: Retention & { readonly jobs: number };
   /** Names of the methods that are served. Undefined: the whole family. */
   readonly onlyMethods?: readonly string[] | undefined;

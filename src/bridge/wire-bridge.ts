@@ -6,7 +6,7 @@ import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Payer } from '../platform/identity/owner.ts';
 import type { PersonTokens } from '../platform/identity/principal.ts';
-import type { Environment } from '../platform/runtime/runtime.ts';
+import type { Environment, Named } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
 import { agentHomes, createAgentFence, identityOf, NO_FENCE } from './agents/agent-fence.ts';
 import { type AccessModels, createAgentLauncher } from './agents/agent-launcher.ts';
@@ -225,6 +225,9 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     relayKeys: options.relayKeys,
     address: options.address,
     reachableAt: options.reachableAt,
+    load: options.load,
+    onDrain: options.onDrain,
+    settleMs: options.settleMs,
     wakeUps: options.wakeUps,
     retention: options.retention,
     onlyMethods: options.onlyMethods,
@@ -256,7 +259,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
       registry: createAgentRegistry({ source: settings.agents.registry, dataDirectory }),
     }),
     network: systemCallbackNetwork,
-  });
+  } satisfies Named<BridgeOptions>);
 }
 
 function realOrAsGiven(path: string): Promise<string> {

@@ -29,6 +29,28 @@ export function registerCluster(program: Command, context: CommandContext): void
     });
 }
 
+/** `trestle drain INSTANCE`. */
+export function registerDrain(program: Command, context: CommandContext): void {
+  program
+    .command('drain')
+    .summary('let an instance finish its work and end')
+    .description(
+      'Lets an instance of the PostgreSQL database leave, as SIGTERM does, from any machine that reaches the database, and waits until it ' +
+        'has ended: it says that it is not ready, serves everything for cluster.notice, closes its WebSockets, and gives its turns cluster.drain.',
+    )
+    .argument('<instance>', 'id of an instance, from trestle cluster')
+    .addHelpText('after', '\nExamples:\n  trestle cluster\n  trestle drain ins_01jd2x7k9m4v8q5w3e6r1t0y2z')
+    .action(async (id: string, _given: unknown, command: Command) => {
+      const options = command.optsWithGlobals();
+      const { settings } = await loadSettings(options, context);
+      const { drainInstance } = await import('../system/cluster.ts');
+      await drainInstance({ ...context, settings, clock: systemClock }, id, () =>
+        context.stderr(`${printable(id)} is leaving\n`),
+      );
+      context.stdout(options.json === true ? `${JSON.stringify({ drained: id })}\n` : `${printable(id)} has ended\n`);
+    });
+}
+
 function clusterText(instances: Listed): string {
   if (instances.length === 0) return 'No instance runs.\n';
   const heads = ['INSTANCE', 'VERSION', 'ADDRESS', 'STATE', 'SETTINGS', 'LEASE', 'CLOCK', 'SESSIONS', 'SOCKETS'];

@@ -3,7 +3,7 @@ import { PROGRAM_VERSION } from '../system/environment.ts';
 import { registerAgents } from './agents.ts';
 import { registerBackup, registerCopy, registerRestore, registerSecretKey } from './backup.ts';
 import { registerChat } from './chat.ts';
-import { registerCluster } from './cluster.ts';
+import { registerCluster, registerDrain } from './cluster.ts';
 import { type CommandContext, CommandExit, describeFailure, EXIT_USAGE } from './command-context.ts';
 import { registerConfig, registerDoctor } from './config.ts';
 import { registerInit } from './init.ts';
@@ -62,6 +62,7 @@ export function buildProgram(context: CommandContext): Command {
   registerModels(program, context);
   registerNodes(program, context);
   registerCluster(program, context);
+  registerDrain(program, context);
   registerKey(program, context);
   registerUser(program, context);
   registerProxyNode(program, context);

@@ -138,6 +138,7 @@ function stopOnSignal(system: System, logger: Logger, link: WorkerLink | undefin
   // A terminal sends it to the workers, too: the parent passes on what counts.
   process.on('SIGINT', link === undefined ? onSignal : () => undefined);
   link?.onLeave(() => stop('leave', true));
+  void system.drainAsked.then(() => stop('drain', link !== undefined));
   return promise;
 }
 

@@ -1,8 +1,13 @@
 import { createHmac } from 'node:crypto';
 import { Type } from 'typebox';
 import { describeInstance, type InstanceFacts } from '../bridge/instances/instance-registry.ts';
+import { DRAIN_TOPIC } from '../bridge/instances/open-instance.ts';
+import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { createInstanceStore } from '../bridge/storage/instance-and-route-stores.ts';
+import { pause } from '../platform/clock/clock.ts';
 import { isWithin, settingEntries } from '../platform/config/setting-declaration.ts';
+import type { Database } from '../platform/database/database.ts';
+import { wakeUpStatements } from '../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { type Settings, settingsDeclaration } from './settings.ts';
@@ -42,6 +47,9 @@ const OWN_SETTINGS: readonly string[] = [
   ...['listener', 'database', 'cluster', 'log', 'console', 'telemetry'],
 ];
 const DIGEST_LENGTH = 16;
+/** Beyond the notice and the drain of the settings: WebSockets, agents that must be quiet, a slow machine. */
+const DRAIN_MARGIN_MS = 60_000;
+const DRAIN_LOOK_MS = 500;
 
 /** With a key, because some settings are secrets: nobody who reads the database can try out values. */
 export function settingsDigest(settings: Settings, [key]: SecretKeys): string {
@@ -58,10 +66,45 @@ function valueAt(settings: Settings, path: string): unknown {
 
 /** Reads the list of instances beside them. Throws NEEDS_POSTGRES where there can be only one. */
 export async function readInstances(options: StoreAccessOptions): Promise<readonly InstanceFacts[]> {
-  if (options.settings.database.url === '') throw new AppError('NEEDS_POSTGRES', { what: 'trestle cluster' });
+  return withBridgeStore(options, 'trestle cluster', listInstances);
+}
+
+/** Asks an instance to leave, as SIGTERM does, and resolves when it has ended. `left` is called when it has begun. */
+export async function drainInstance(options: StoreAccessOptions, id: string, left: () => void): Promise<void> {
+  const { clock, settings } = options;
+  const limitMs = settings.cluster.notice + settings.cluster.drain + DRAIN_MARGIN_MS;
+  await withBridgeStore(options, 'trestle drain', async (database) => {
+    const until = clock.monotonic() + limitMs;
+    let isLeaving = false;
+    for (let look = 0; ; look += 1) {
+      const found = (await listInstances(database)).find((one) => one.id === id);
+      if (found === undefined && look > 0) return;
+      if (found === undefined) throw new AppError('INSTANCE_UNKNOWN', { id });
+      if (clock.monotonic() > until) throw new AppError('INSTANCE_STAYS', { id, seconds: Math.round(limitMs / 1000) });
+      if (found.state === 'leaving' && !isLeaving) {
+        isLeaving = true;
+        left();
+      }
+      // A message can be lost, so it is sent until it has worked.
+      if (!isLeaving) await database.write(wakeUpStatements('postgres', DRAIN_TOPIC, id));
+      await pause(clock, DRAIN_LOOK_MS);
+    }
+  });
+}
+
+async function listInstances(database: Database<BridgeSchema>): Promise<readonly InstanceFacts[]> {
+  return (await createInstanceStore(database).list()).map(describeInstance);
+}
+
+async function withBridgeStore<Result>(
+  options: StoreAccessOptions,
+  what: string,
+  work: (database: Database<BridgeSchema>) => Promise<Result>,
+): Promise<Result> {
+  if (options.settings.database.url === '') throw new AppError('NEEDS_POSTGRES', { what });
   const files = await dataFilesOf(options);
   await using stores = await openStores({ ...options, names: ['bridge'], files, owner: 'command' });
   const { bridge } = stores.databases;
-  if (bridge === undefined) return [];
-  return (await createInstanceStore(bridge).list()).map(describeInstance);
+  if (bridge === undefined) throw new Error('the database of the bridge is not open');
+  return await work(bridge);
 }

@@ -26,6 +26,11 @@ export const systemErrors = {
     message:
       'cluster.address is an https address, and with --workers each process listens on a port of its own without TLS. Give an http address, or start one instance for each address.',
   },
+  INSTANCE_UNKNOWN: { status: 404, message: 'No instance {id} runs; trestle cluster lists those that do.' },
+  INSTANCE_STAYS: {
+    status: 500,
+    message: 'The instance {id} still runs after {seconds} s; trestle cluster shows its state, and its log says why.',
+  },
   COPY_TARGET_INVALID: { status: 400, message: '--to takes a URL such as postgres://user@host/database.' },
   SANDBOX_UNAVAILABLE: {
     status: 500,

@@ -108,8 +108,8 @@ interface StartServicesOptions {
   ownUrl?(): string;
   /** Where other instances reach this one. Empty until it listens. */
   relayUrl?(): string;
-  /** What the bridge says about this instance to operators. */
-  readonly load?: BridgeOptions['load'];
+  /** What the bridge says about this instance to operators, and how long it waits for turns and whom it tells when it is to leave. */
+  readonly ofBridge?: Pick<BridgeOptions, 'load' | 'onDrain' | 'settleMs'>;
   /** Called after the start of each service, before the next one starts. */
   started?(service: RunningService, database: AnyDatabase, logger: Logger): Promise<void>;
 }
@@ -149,7 +149,7 @@ export async function startServices(options: StartServicesOptions): Promise<Runn
       listeningAt: options.ownUrl ?? (() => ''),
       reachableAt: () => options.relayUrl?.() ?? '',
       onlyMethods: bridgeMethods,
-      load: options.load,
+      ...options.ofBridge,
     };
     const service = await startBridge(
       { ...partsOf('bridge'), ...people, announce: running.accounts?.announce },
@@ -184,7 +184,7 @@ async function startBridge(
   { build, ...parts }: ServiceParts & People & Pick<BridgeOptions, 'announce'>,
   database: Database<BridgeSchema>,
   completions: RunningServices['completions'],
-  { listeningAt, ...own }: { listeningAt(): string } & Pick<BridgeOptions, 'onlyMethods' | 'load' | 'reachableAt'>,
+  { listeningAt, ...own }: { listeningAt(): string } & Pick<BridgeOptions, 'onlyMethods' | 'reachableAt'>,
 ): Promise<Running<'bridge'>> {
   const { settings, environment, processJournal, makeId } = parts;
   // Under `serve bridge` there is no completions service: its engine serves the built-in agent alone.

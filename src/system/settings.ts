@@ -109,6 +109,14 @@ const settingsSchema = setting.group('What all services share.', {
       description:
         'What happens to completions with limits or budgets while the database, which counts them for all instances, is away and this instance has used up its part: HTTP 503, or they pass uncounted. Keys without limits pass anyway.',
     }),
+    drain: setting.duration({
+      default: '20s',
+      minimum: '0s',
+      maximum: '1h',
+      reload: true,
+      description:
+        'How long the turns of an instance that is stopped may go on after the notice; then they end as interrupted. Without PostgreSQL it is 25 seconds.',
+    }),
   }),
   log: setting.group('What is logged to standard error.', {
     level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {

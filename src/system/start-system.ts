@@ -63,6 +63,8 @@ export interface System {
   summary(): SystemSummary;
   /** Resolves when the agents were checked for the first time, or soon after when some take long. */
   agentsKnown(): Promise<void>;
+  /** Resolves when an operator wants this instance to leave. */
+  readonly drainAsked: Promise<void>;
   /** What `/metrics` shows of this process. */
   figures(): ReturnType<HttpMetrics['figures']>;
   /** Takes over what may change while running; answers with the paths of what changed and of what needs a restart. */
@@ -74,7 +76,9 @@ export interface System {
   stop(yields?: boolean): Promise<void>;
 }
 
-const DRAIN_MS = 30_000;
+/** How long turns may go on during a drain on SQLite, and how long an agent may take to be quiet then. */
+const TURNS_MS = 25_000;
+const QUIET_MS = 5_000;
 const AGENTS_WAIT_MS = 800;
 
 /**
@@ -117,6 +121,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   let listeningAt = '';
   /** Where other instances reach this one; empty until it listens. */
   let relayAt = '';
+  const drain = Promise.withResolvers<void>();
   let digest = settingsDigest(settings, parts.relayKeys);
   /** None before there is a listener. */
   let countSockets = () => 0;
@@ -129,7 +134,11 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     bridgeMethods: options.bridgeMethods,
     ownUrl: () => listeningAt,
     relayUrl: () => relayAt,
-    load: () => ({ sockets: countSockets(), settingsDigest: digest }),
+    ofBridge: {
+      load: () => ({ sockets: countSockets(), settingsDigest: digest }),
+      onDrain: drain.resolve,
+      settleMs: () => turnsMs(settings),
+    },
     async started(service, database, ownLogger) {
       if (database.engine !== 'sqlite') return;
       const file = files.controlSocket(service.name);
@@ -253,6 +262,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       ...(hasConsole && { console: `${publicUrl(settings, bound.url)}/console` }),
       agents: bridge?.agents() ?? [],
     }),
+    drainAsked: drain.promise,
     figures: metrics.figures,
     async agentsKnown() {
       await withinTime(clock, AGENTS_WAIT_MS, Promise.resolve(bridge?.probed), () => undefined);
@@ -268,7 +278,11 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       return changes;
     },
     async stop(yields = false) {
-      await listener.drain(DRAIN_MS, settings.database.url === '' ? 0 : settings.cluster.notice, yields);
+      await listener.drain(
+        turnsMs(settings) + QUIET_MS,
+        settings.database.url === '' ? 0 : settings.cluster.notice,
+        yields,
+      );
       await owned.disposeAsync();
     },
   };
@@ -299,6 +313,10 @@ function relayUrl({ cluster }: Settings, { host, port }: BoundAddress, isWorker:
   if (cluster.address !== '' && !isWorker) return cluster.address;
   if (cluster.address === '') return reachableAt(urlOf(`${host}:${port}`));
   return `http://${new URL(cluster.address).hostname}:${port}`;
+}
+
+function turnsMs({ database, cluster }: Settings): number {
+  return database.url === '' ? TURNS_MS : cluster.drain;
 }
 
 /** Messages between instances; undefined where no other instance can share the database. */

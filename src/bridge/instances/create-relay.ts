@@ -97,7 +97,7 @@ type KeptRow = Pick<ArtifactRow, 'id' | 'home' | 'size_bytes'>;
 
 export interface RelayOptions {
   readonly database: Database<BridgeSchema>;
-  readonly instance: Pick<RegisteredInstance, 'id' | 'lease' | 'databaseNow'>;
+  readonly instance: Pick<RegisteredInstance, 'id' | 'lease' | 'databaseNow' | 'isLeaving'>;
   /** The data directory of this instance, by its name. */
   readonly home: string;
   readonly dataDirectory: string;
@@ -130,8 +130,7 @@ const op = {
 export function createRelay(options: RelayOptions): Relay {
   const { database, instance, home, dataDirectory, keys, personTokens, clock, randomness, logger } = options;
   const stopped = new AbortController();
-  const { id, databaseNow } = instance;
-  const signatures = createRelaySignatures({ keys, clock, randomness, databaseNow, instance: id });
+  const signatures = createRelaySignatures({ ...instance, instance: instance.id, keys, clock, randomness });
   const client = createRelayClient({
     signatures,
     callPeer: createCallPeer({ clock, idleMs: IDLE_MS }),
@@ -144,6 +143,7 @@ export function createRelay(options: RelayOptions): Relay {
     deadAfterMs: instance.lease.deadAfterMs ?? 0,
     instances: createInstanceStore(database),
     sessions: createSessionStore(database),
+    isLeaving: instance.isLeaving,
   });
   const viaOwner = createViaOwner({
     owners,

@@ -25,6 +25,7 @@ export interface RegisteredInstance {
   announce(): Promise<void>;
   /** Tells the others that this instance is about to stop. */
   leave(): void;
+  isLeaving(): boolean;
   /** The running bridges that share the database. */
   list(): Promise<readonly (InstanceFacts & { readonly isThis: boolean })[]>;
   /** Takes this instance off the list; it is the last thing a clean stop does. */
@@ -150,6 +151,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
       isLeaving = true;
       announce().catch(onMissedBeat);
     },
+    isLeaving: () => isLeaving,
     list: async () => (await store.list()).map((row) => ({ ...describeInstance(row), isThis: row.id === id })),
     async remove() {
       await beats?.stop();

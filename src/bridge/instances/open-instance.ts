@@ -3,6 +3,7 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
+import type { Named } from '../../platform/runtime/runtime.ts';
 import { isTunnelAddress } from '../forwarding/endpoints.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
 import { createRelay, type Relay, type RelayOptions } from './create-relay.ts';
@@ -22,7 +23,12 @@ export interface InstanceOptions
   readonly address: string;
   /** Where other instances reach this one, as a URL; empty until it listens. */
   readonly reachableAt?: (() => string) | undefined;
+  /** Called when an operator wants this instance to leave. */
+  readonly onDrain?: (() => void) | undefined;
 }
+
+/** Messages whose subject is the id of an instance that is to leave. */
+export const DRAIN_TOPIC = 'drain';
 
 /** Puts this bridge on the list of instances; where others share the database, with a relay to them. */
 export async function openInstance(
@@ -37,14 +43,18 @@ export async function openInstance(
     version,
     id: makeId('ins_'),
     address: () => (isShared && options.reachableAt?.()) || options.address,
+    load: options.load,
     home,
     isShared,
     onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),
     onClockDifference: (differenceMs) => logger.warn({ differenceMs }, CLOCK_DIFFERS),
+  } satisfies Named<RegisterInstanceOptions>);
+  wakeUps?.on(DRAIN_TOPIC, (subject) => {
+    if (subject === instance.id) options.onDrain?.();
   });
   if (!isShared) return { instance, home, relay: undefined };
   const shared = { database, dataDirectory, keys, personTokens, wakeUps, clock, randomness, logger };
-  return { instance, home, relay: createRelay({ ...shared, instance, home }) };
+  return { instance, home, relay: createRelay({ ...shared, instance, home } satisfies Named<RelayOptions>) };
 }
 
 /** The name of a data directory, made by the first start that shares a database: it says where files are. */

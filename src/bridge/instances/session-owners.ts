@@ -14,6 +14,7 @@ import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import { asClient } from '../team-work.ts';
+import { describeInstance } from './instance-registry.ts';
 import { ownError, type RelayClient, type RelayTarget } from './relay-call.ts';
 
 /** Finds the instance that has a session: the one that runs its turn, else one with the data directory that it was last in. */
@@ -28,13 +29,17 @@ export interface SessionOwners {
   inThread(principal: Principal, threadId: string): Promise<readonly SessionRow[]>;
   /** Another living instance with that data directory. */
   withHome(home: string): Promise<RelayTarget | undefined>;
+  /** While this instance leaves: the one that new sessions are handed to. Undefined: they are served here. */
+  successor(): Promise<RelayTarget | undefined>;
 }
 
 interface SessionOwnersOptions {
   readonly instance: string;
   readonly home: string;
   readonly deadAfterMs: number;
-  readonly instances: Pick<InstanceStore, 'findReachable'>;
+  readonly instances: Pick<InstanceStore, 'findReachable' | 'list'>;
+  /** Whether this instance is about to stop. */
+  isLeaving(): boolean;
   readonly sessions: Pick<SessionStore, 'find' | 'findSeen' | 'findByThread' | 'byKey'>;
 }
 
@@ -60,6 +65,13 @@ export function createSessionOwners(options: SessionOwnersOptions): SessionOwner
     async withHome(wanted) {
       if (wanted === '' || wanted === home) return undefined;
       return instances.findReachable({ id: '', home: wanted }, deadAfterMs);
+    },
+    async successor() {
+      if (!options.isLeaving()) return undefined;
+      const others = (await instances.list()).filter(
+        (row) => row.id !== instance && row.address.startsWith('http') && describeInstance(row).state === 'serving',
+      );
+      return others.sort((left, right) => left.sessions - right.sessions)[0];
     },
   };
 }
@@ -119,7 +131,8 @@ export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' 
     let leavingAt: number | undefined;
     for (;;) {
       const row = await find();
-      const target = await owners.ofRow(row);
+      const isNew = row === undefined || row.closed_at !== null;
+      const target = (await owners.ofRow(row)) ?? (isNew ? await owners.successor() : undefined);
       // A turn of an instance that is not listed is ended by the others: to accept a call about it would be a lie.
       if (target === undefined && !owners.isTaken(row)) return here();
       const answer = target === undefined ? undefined : await ask(target);

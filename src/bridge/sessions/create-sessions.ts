@@ -2,7 +2,7 @@ import { repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
-import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { Named, Runtime } from '../../platform/runtime/runtime.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
 import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
@@ -18,7 +18,7 @@ import { createTurnStore } from '../storage/turn-store.ts';
 import { createRetentionStore, createUpdateStore } from '../storage/update-store.ts';
 import { createSessionSummaries, type SessionSummaries } from '../workbench/session-summaries.ts';
 import { isWorktreeOf, type Worktrees } from '../worktrees/create-worktrees.ts';
-import { type Conversations, createConversations } from './conversations.ts';
+import { type Conversations, type ConversationsOptions, createConversations } from './conversations.ts';
 import {
   createScratchSpace,
   type Retention,
@@ -92,6 +92,8 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly keepArtifacts: TurnRunnerOptions['keepArtifacts'];
   /** Removes what the turns of a session have produced; its links lead nowhere then. */
   removeArtifacts(sessionKey: string): Promise<void>;
+  /** How long turns under way may go on during a drain. Undefined: 25 seconds. */
+  readonly settleMs?: (() => number) | undefined;
   /** Where the private folders of sessions are, and how much they may hold. Undefined: they are not looked after. */
   readonly scratch: Pick<ScratchSpaceOptions, 'folder' | 'shelves' | 'maxBytes' | 'maxBytesOfOwner'> | undefined;
 }
@@ -103,7 +105,7 @@ const CLEAR_UP_MS = 6_000;
 /** Checkpoints are measured where they are saved. */
 const UNLIMITED = { maxBytes: Number.POSITIVE_INFINITY, maxBytesOfOwner: Number.POSITIVE_INFINITY };
 const MAX_TURNS_OF_THE_PAST = 10_000;
-/** A drain takes 30 seconds, and an agent has five to be quiet. */
+/** Without several instances a drain takes 30 seconds, and an agent has five to be quiet. */
 const SETTLE_MS = 25_000;
 
 /** Puts the parts of the session orchestrator together, and ends what an earlier run left open. */
@@ -201,7 +203,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     keep,
     clock,
     logger,
-  });
+  } satisfies Named<TurnRunnerOptions>);
   const orchestrator = createSessionOrchestrator({
     table,
     change,
@@ -339,7 +341,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       summaries: summaryStore,
       turns,
       stored: summaries.stored,
-    }),
+    } satisfies Named<ConversationsOptions>),
     flush: log.flush,
     async past(principal, sessionId) {
       const session = await table.load(principal, sessionId);
@@ -351,7 +353,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       return { providerId: session.providerId, mcpServers, prompts };
     },
     async settle() {
-      await withinTime(clock, SETTLE_MS, orchestrator.settle(), () => orchestrator.interrupt());
+      await withinTime(clock, options.settleMs?.() ?? SETTLE_MS, orchestrator.settle(), () => orchestrator.interrupt());
     },
     async stop() {
       await Promise.all(repeated.map((one) => one.stop()));

@@ -20,3 +20,9 @@ export type Environment = Readonly<Record<string, string | undefined>>;
  * load its own fetch and WebSocket: 2 MiB and some milliseconds of every start.
  */
 export const nodeHttp: typeof http = process.getBuiltinModule('node:http');
+
+/**
+ * Options with every member, those too that may be absent. `satisfies Named<Options>` where options are put together: a
+ * member that is added later and forgotten there does not compile.
+ */
+export type Named<Options> = { readonly [Name in keyof Required<Options>]: Options[Name] };
