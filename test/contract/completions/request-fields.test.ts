@@ -60,6 +60,7 @@ const INGRESS: readonly [path: string, schema: TSchema, body: Json][] = [
   ['/v1/responses', ResponsesRequest, { input: 'Hello' }],
   ['/v1/messages', MessagesRequest, { messages, max_tokens: 16 }],
   ['/v1/messages/count_tokens', CountTokensRequest, { messages }],
+  ['/v1/models/*', GenerateContentRequest, { contents: [{ parts: [{ text: 'Hello' }] }] }],
   ['/v1beta/models/*', GenerateContentRequest, { contents: [{ parts: [{ text: 'Hello' }] }] }],
 ];
 
