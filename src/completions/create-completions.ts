@@ -201,8 +201,8 @@ export function createCompletions(options: CompletionsOptions): Completions {
 }
 
 /** The body of an error in the shape that the clients of a path read. */
-function errorBody(error: ErrorForBody, head: Pick<RequestHead, 'path'>): unknown {
-  if (speaksGemini(head.path)) return geminiErrorBody(error);
+function errorBody(error: ErrorForBody, head: Pick<RequestHead, 'method' | 'path'>): unknown {
+  if (speaksGemini(head)) return geminiErrorBody(error);
   return speaksMessages(head.path) ? messagesErrorBody(error) : apiErrorBody(error);
 }
 

@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import type { RequestHead } from '../../../platform/http/surface.ts';
 import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import type { Usage } from '../../contract/chat.ts';
 import type { GeminiError, GeminiUsage, GenerateContentResponse } from '../../contract/gemini.ts';
@@ -178,13 +179,14 @@ export function createGeminiArray(): StreamFormat {
 }
 
 const GEMINI_PATH = '/v1beta';
-/** Google's libraries from 2026 on ask for `v1` of its API, where the paths of models are OpenAI's too. */
-const OPERATION_PATH =
-  /^\/v1\/models\/[^?]{1,400}:(?:generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)$/;
 
-/** Whether a path is one of Google's API: its errors have Google's shape. */
-export function speaksGemini(path: string): boolean {
-  return path === GEMINI_PATH || path.startsWith(`${GEMINI_PATH}/`) || OPERATION_PATH.test(path);
+/**
+ * Whether a request is one of Google's API: its errors have Google's shape. Google's libraries from 2026 on ask for `v1`, where
+ * OpenAI's API has paths of models too, which nobody posts to.
+ */
+export function speaksGemini({ method, path }: Pick<RequestHead, 'method' | 'path'>): boolean {
+  if (path === GEMINI_PATH || path.startsWith(`${GEMINI_PATH}/`)) return true;
+  return method === 'POST' && path.startsWith('/v1/models/');
 }
 
 const STATUSES: ReadonlyMap<number, string> = new Map([
