@@ -268,7 +268,9 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
         };
       }
       const firstSeq = isForward ? from + 1 : edge;
-      const lastSeq = isForward ? edge : Math.min(from - 1, bounds.last);
+      // Updates may have been stored after the bounds were read: what the page holds must not be read again after it.
+      const newest = Math.max(bounds.last, found[0]?.seq ?? 0);
+      const lastSeq = isForward ? edge : Math.min(from - 1, newest);
       return {
         updates: isForward ? [...found] : found.toReversed(),
         firstSeq,

@@ -60,7 +60,9 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
   function flush(): void {
     if (frame !== undefined) cancelAnimationFrame(frame);
     frame = undefined;
-    const fresh = waiting;
+    // A page and the socket may both have brought one.
+    const last = updates.at(-1)?.seq ?? 0;
+    const fresh = waiting.filter(({ seq }) => seq > last);
     waiting = [];
     for (const update of fresh) updates.push(update);
     const caughtUp = wasLost ? state.caughtUp + fresh.length : state.caughtUp;
