@@ -68,7 +68,7 @@ test('the page of all services lists their operations, and a call and a message 
   assert.equal(await plain.isVisible(), true);
 
   await page.getByLabel('Search operations').fill('post acp.capabilities');
-  await page.getByRole('navigation').getByRole('link').first().click();
+  await page.getByRole('navigation').getByRole('link').filter({ hasText: 'acp.capabilities' }).first().click();
   await page.getByRole('heading', { level: 2 }).filter({ hasText: '/acp/rpc' }).waitFor();
   assert.equal(await welcome.count(), 0, 'who has chosen an operation needs no welcome');
   const call = JSON.stringify({ jsonrpc: '2.0', id: 'one', method: 'acp.capabilities', params: {} });
@@ -89,7 +89,7 @@ test('a person who is logged in to the console calls methods and routes without 
   const { page, url } = await openAsAda(t, '/console');
   await page.goto(`${url}/docs`);
   await page.getByLabel('Search operations').fill('post acp.capabilities');
-  await page.getByRole('navigation').getByRole('link').first().click();
+  await page.getByRole('navigation').getByRole('link').filter({ hasText: 'acp.capabilities' }).first().click();
   await page.getByRole('heading', { level: 2 }).filter({ hasText: '/acp/rpc' }).waitFor();
   const call = { jsonrpc: '2.0', id: 'mine', method: 'acp.capabilities', params: {} };
   await page.getByLabel('Body').fill(JSON.stringify(call));

@@ -54,6 +54,21 @@ const DOCUMENTED: ReadonlySet<string> = new Set([
   'new-session-390-light',
 ]);
 
+/**
+ * A conversation follows its end, which is elsewhere after each change of the size, until somebody scrolls. Twice, because it may
+ * follow once more after the first time.
+ */
+const TO_THE_TOP = `(async () => {
+  const log = document.querySelector('[role=log]');
+  if (log === null) return;
+  const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  for (const top of [log.scrollHeight, 0, 0]) {
+    log.scrollTo(0, top);
+    log.dispatchEvent(new Event('scroll'));
+    await drawn();
+  }
+})()`;
+
 const recording = JSON.parse(readFileSync(RECORDING, 'utf8')) as Recording;
 let program: RunningProgram;
 let browser: Browser;
@@ -94,8 +109,7 @@ for (const screen of SCREENS) {
       for (const size of SIZES) {
         await page.setViewportSize(size);
         await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
-        // A conversation follows its end, which is elsewhere after each change of the size.
-        await page.evaluate(`document.querySelector('[role=log]')?.scrollTo(0, 0)`);
+        await page.evaluate(TO_THE_TOP);
         const name = `${screen.name}-${size.width}-${scheme}`;
         // A picture like the kept one needs no second look; any other may be one of a page that is not ready yet.
         const first = UPDATES ? undefined : await page.screenshot({ animations: 'disabled' });

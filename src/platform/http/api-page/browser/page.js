@@ -105,6 +105,8 @@ function start(api) {
   token.addEventListener('input', () => shown?.refresh());
   window.addEventListener('hashchange', showChosen);
   showChosen();
+  // Someone may have typed before the list was there.
+  filter();
 }
 
 /** @param {Operation} operation */
