@@ -1,3 +1,4 @@
+import { messages } from '../kit/scripted-claude.ts';
 import { type ModelReply, type ModelRequest, type ScriptedModel, startScriptedModel } from '../kit/scripted-model.ts';
 
 /** The tool of each agent that runs a command, and how it wants to be called. */
@@ -17,7 +18,7 @@ const REMINDERS = /<system-reminder>.*?<\/system-reminder>/gs;
  * the same conversation.
  */
 export function startObedientModel(): Promise<ScriptedModel> {
-  return startScriptedModel(obey);
+  return startScriptedModel(obey, [messages]);
 }
 
 function obey({ model, userTexts: all, toolResults, toolNames, images }: ModelRequest): ModelReply {

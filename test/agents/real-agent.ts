@@ -6,7 +6,7 @@ import { type AgentPackage, agentFolder, agentPackages } from '../../scripts/age
 import { agentsRoot } from '../../scripts/agents/agents-root.ts';
 import type { Scope } from '../kit/running-program.ts';
 
-export type RealAgentId = 'codex' | 'opencode' | 'gemini';
+export type RealAgentId = 'codex' | 'opencode' | 'gemini' | 'claude';
 
 /** An installed agent, set up to talk to a model on loopback and to nobody else. */
 export interface RealAgent {
@@ -45,6 +45,20 @@ const SET_UPS: Readonly<Record<RealAgentId, SetUp>> = {
     }),
     // Its shells read the files of a home, and those of the user may take any time.
     environment: (home) => ({ HOME: home, CODEX_HOME: home, SCRIPTED_KEY: 'dummy' }),
+  },
+  claude: {
+    args: [],
+    files: () => ({}),
+    environment: (home, modelUrl) => ({
+      HOME: home,
+      CLAUDE_CONFIG_DIR: home,
+      ANTHROPIC_BASE_URL: modelUrl,
+      ANTHROPIC_API_KEY: 'dummy',
+      ANTHROPIC_MODEL: 'claude-sonnet-4-6',
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+      DISABLE_AUTOUPDATER: '1',
+      DISABLE_TELEMETRY: '1',
+    }),
   },
   opencode: {
     args: ['acp'],

@@ -35,8 +35,11 @@ export interface ScriptedModel {
 
 const MAX_BODY_BYTES = 32 * 1024 * 1024;
 
-/** A model API on loopback that speaks OpenAI chat completions, OpenAI responses and Gemini, and says what it is told to. */
-export async function startScriptedModel(answer: (request: ModelRequest) => ModelReply): Promise<ScriptedModel> {
+/** A model API on loopback that speaks OpenAI chat completions, OpenAI responses, Gemini and what else is given, and says what it is told to. */
+export async function startScriptedModel(
+  answer: (request: ModelRequest) => ModelReply,
+  more: readonly ModelDialect[] = [],
+): Promise<ScriptedModel> {
   const requests: ModelRequest[] = [];
   let open = 0;
 
@@ -51,7 +54,7 @@ export async function startScriptedModel(answer: (request: ModelRequest) => Mode
   async function serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = new URL(incoming.url ?? '/', 'http://model').pathname;
     const body = await readBody(incoming);
-    const dialect = modelDialects.find(({ serves }) => serves(path));
+    const dialect = [...modelDialects, ...more].find(({ serves }) => serves(path));
     if (incoming.method !== 'POST' || dialect === undefined) {
       response.writeHead(404, { 'content-type': 'application/json' }).end('{"error":{"message":"no such endpoint"}}');
       return;
@@ -109,7 +112,7 @@ async function readBody(incoming: IncomingMessage): Promise<string> {
 }
 
 /** How one model API writes requests and answers. Only what agents read is there. */
-interface ModelDialect {
+export interface ModelDialect {
   serves(path: string): boolean;
   read(path: string, body: Json): ModelRequest;
   whole(request: ModelRequest, reply: ModelReply): unknown;

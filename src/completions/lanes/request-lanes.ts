@@ -68,7 +68,7 @@ const END = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 /** Anthropic's Messages API. Its rules for gateways: headers of Anthropic and of Claude Code are an open list and pass as sent. */
 export const messagesLane: Lane = {
   name: 'messages',
-  passedHeaders: /^(?:anthropic-.{1,64}|user-agent|x-app|x-claude-.{1,64}|x-stainless-.{1,64})$/,
+  passedHeaders: /^(?:accept|anthropic-.{1,64}|user-agent|x-app|x-claude-.{1,64}|x-stainless-.{1,64})$/,
   defaultHeaders: { 'anthropic-version': VERSION },
   markers:
     /"(?:usage": ?\{|stop_reason": ?"|error"|message": ?"|detail")|"type": ?"(?:message_(?:start|stop)|error)"|(?:^|[\r\n])event: ?error/g,
@@ -131,7 +131,7 @@ function containerOf(message: JsonObject): readonly string[] {
 export const responsesLane: Lane = {
   name: 'responses',
   passedHeaders:
-    /^(?:openai-beta|user-agent|originator|version|session[-_]id|thread[-_]id|conversation[-_]id|x-client-request-id|x-codex-.{1,64}|x-openai-.{1,64}|x-stainless-.{1,64})$/,
+    /^(?:accept|openai-beta|user-agent|originator|version|session[-_]id|thread[-_]id|conversation[-_]id|x-client-request-id|x-codex-.{1,64}|x-openai-.{1,64}|x-stainless-.{1,64})$/,
   defaultHeaders: {},
   markers:
     /"type": ?"(?:response\.(?:created|completed|incomplete|failed|cancelled)|error)"|"(?:object": ?"error|message": ?"|detail")|(?:^|[\r\n])event: ?error/g,
@@ -185,7 +185,7 @@ function keptIn(response: JsonObject): readonly string[] {
 export const generateLane: Lane = {
   name: 'generate',
   modelInAddress: true,
-  passedHeaders: /^(?:user-agent|x-goog-api-client)$/,
+  passedHeaders: /^(?:accept|user-agent|x-goog-api-client)$/,
   defaultHeaders: {},
   markers:
     /"(?:candidates|usageMetadata|promptFeedback|error|message|Message|detail)"|"(?:object|type)": ?"error"|(?:^|[\r\n])event: ?error/g,

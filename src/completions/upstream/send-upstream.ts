@@ -24,7 +24,7 @@ export interface OutgoingCall {
     readonly method?: UpstreamMethod;
     /** Absent: JSON. */
     readonly contentType?: string;
-    /** Absent: JSON, or events for a stream. */
+    /** Absent: as in the headers, else JSON, or events for a stream. */
     readonly accept?: string;
   };
   readonly stream: boolean;
@@ -76,7 +76,7 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     idempotencyId: string,
   ): Headers | Promise<Headers> {
     const contentType = encoded.contentType ?? JSON_TYPE;
-    const accept = encoded.accept ?? (stream ? ACCEPT_STREAM : JSON_TYPE);
+    const accept = encoded.accept ?? encoded.headers.accept ?? (stream ? ACCEPT_STREAM : JSON_TYPE);
     const isPlain = Object.keys(encoded.headers).length === 0;
     const { template } = address;
     if (isPlain && template !== undefined && template.accept === accept && template['content-type'] === contentType) {
