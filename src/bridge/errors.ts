@@ -307,6 +307,12 @@ export const bridgeErrors = {
     rpc: -32020,
     message: 'A turn of the session runs or waits; wait until it has ended, or cancel it.',
   },
+  TURN_NOT_WAITING: {
+    status: 409,
+    rpc: -32020,
+    message:
+      'The turn "{turnId}" does not wait: it has begun or ended. Only a turn that waits can be removed; session.cancel stops one that runs.',
+  },
   NOT_STEERABLE: {
     status: 409,
     rpc: -32020,

@@ -59,6 +59,7 @@ export function bridgeRoutes(parts: RouteParts): readonly Route[] {
 /** Rows that need the agent, the files or the memory of the instance that has the session. */
 const SERVED_BY_OWNER: ReadonlySet<string> = new Set([
   'PATCH /api/bridge/sessions/:sessionId',
+  'DELETE /api/bridge/sessions/:sessionId/turns/:turnId',
   'GET /api/bridge/sessions/:sessionId/files',
   'GET /api/bridge/sessions/:sessionId/changes',
   'GET /api/bridge/sessions/:sessionId/changes/diff',

@@ -20,8 +20,9 @@ import type { RequestText, RequestWorkbench } from './http-exchange.ts';
 /** Longer than the server takes at most. */
 const AGENT_CALL_MS = 5 * 60_000;
 
-interface SinceTurn {
-  readonly owner?: string;
+type OfOwner = { readonly owner?: string };
+
+interface SinceTurn extends OfOwner {
   readonly turnId?: string;
 }
 
@@ -46,7 +47,7 @@ export interface Sessions {
    * console.log((await trestle.sessions.get('shown')).session.costUsd);
    * ```
    */
-  get(sessionId: string, query?: { readonly owner?: string }, options?: CallOptions): Promise<SessionView>;
+  get(sessionId: string, query?: OfOwner, options?: CallOptions): Promise<SessionView>;
   /**
    * Changes the title of a session, archives or pins it.
    *
@@ -119,7 +120,7 @@ export interface Sessions {
    * console.log(await file.then(({ content }) => content, ({ message }: Error) => message));
    * ```
    */
-  file(sessionId: string, path: string, query?: { readonly owner?: string }, options?: CallOptions): Promise<FileView>;
+  file(sessionId: string, path: string, query?: OfOwner, options?: CallOptions): Promise<FileView>;
   /**
    * Reads a whole session as Markdown, or as JSON, in parts. Each part is a request of its own, sent when it is wanted; `timeoutMs` is for each.
    *
@@ -145,12 +146,7 @@ export interface Sessions {
    * console.log(files.length > 0 ? (await trestle.sessions.undo('mistaken', base.turnId)).restored : 'nothing to undo');
    * ```
    */
-  undo(
-    sessionId: string,
-    turnId: string,
-    query?: { readonly owner?: string },
-    options?: CallOptions,
-  ): Promise<UndoResult>;
+  undo(sessionId: string, turnId: string, query?: OfOwner, options?: CallOptions): Promise<UndoResult>;
   /**
    * Merges the worktree of a session that was started with `routing.worktree` into the branch that is checked out in its repository.
    * Of a run, one step is merged: the winner of a race, or `step`. Fails with MERGE_REFUSED, and `data.files`, where lines collide or files are not committed.
@@ -179,12 +175,19 @@ export interface Sessions {
    * await turn.result;
    * ```
    */
-  steer(
-    sessionId: string,
-    text: string,
-    query?: { readonly owner?: string },
-    options?: CallOptions,
-  ): Promise<{ turnId: string }>;
+  steer(sessionId: string, text: string, query?: OfOwner, options?: CallOptions): Promise<{ turnId: string }>;
+  /**
+   * Removes a message that waits for the running turn; its turn ends as cancelled. `get` lists them as `queued`. Fails with
+   * TURN_NOT_WAITING when the turn has begun.
+   *
+   * @example
+   * ```ts
+   * await trestle.session('line').start('Hello').result;
+   * const { queued } = await trestle.sessions.get('line');
+   * for (const { turnId } of queued) await trestle.sessions.withdraw('line', turnId);
+   * ```
+   */
+  withdraw(sessionId: string, turnId: string, query?: OfOwner, options?: CallOptions): Promise<{ accepted: true }>;
   /**
    * Copies a session with its conversation, whole or up to the turn `turnId`, and returns the id of the copy. Fails with
    * NOT_FORKABLE when the agent cannot.
@@ -236,7 +239,7 @@ export interface Permissions {
    * console.log(rules.map(({ when, decision }) => `${decision} ${when.command ?? when.path}`));
    * ```
    */
-  rules(query?: { readonly owner?: string }, options?: CallOptions): Promise<readonly StoredRule[]>;
+  rules(query?: OfOwner, options?: CallOptions): Promise<readonly StoredRule[]>;
   /**
    * Forgets a remembered answer.
    *
@@ -339,6 +342,10 @@ export function createSessions(request: RequestWorkbench, requestText: RequestTe
     },
     steer: (sessionId, text, query = {}, options) =>
       request({ method: 'POST', path: pathOf(sessionId, '/steer'), query: { ...query }, body: { text } }, options),
+    withdraw(sessionId, turnId, query = {}, options) {
+      const path = pathOf(sessionId, `/turns/${encodeURIComponent(turnId)}`);
+      return request({ method: 'DELETE', path, query: { ...query } }, options);
+    },
     fork(sessionId, { owner, turnId } = {}, options) {
       const body = turnId === undefined ? {} : { turnId };
       return request({ method: 'POST', path: pathOf(sessionId, '/fork'), query: { owner }, body }, options);

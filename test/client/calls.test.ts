@@ -174,6 +174,7 @@ test('every row of the bridge has a function of the client, or a reason', async 
     sessions.undo('s', 'x').catch(ignored),
     sessions.file('s', 'x').catch(ignored),
     sessions.steer('s', 'x').catch(ignored),
+    sessions.withdraw('s', 'x').catch(ignored),
     sessions.fork('s').catch(ignored),
     sessions.merge('s').catch(ignored),
     permissions.list(),

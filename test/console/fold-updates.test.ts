@@ -47,6 +47,20 @@ test('steps of a run that write at the same time do not end up in one text', () 
   assert.equal(items.length, 2);
 });
 
+test('a message that is removed while another turn writes is a note, and does not cut the text in two', () => {
+  const { items } = foldUpdates(NOTHING, [
+    update(1, { kind: 'started', message: '' }),
+    update(2, { kind: 'text', text: 'Hel' }),
+    update(3, { kind: 'cancelled', message: 'removed', turnId: 't2' }),
+    update(4, { kind: 'text', text: 'lo' }),
+    update(5, { kind: 'cancelled', message: 'stopped' }),
+  ]);
+  assert.deepEqual(
+    items.map((item) => ('text' in item ? item.text : item.kind)),
+    ['start', 'removed', 'Hello', 'end'],
+  );
+});
+
 const kinds = fc.constantFrom(
   { kind: 'text', text: 'x' },
   { kind: 'thinking', text: 'y' },
@@ -55,6 +69,7 @@ const kinds = fc.constantFrom(
   { kind: 'started', message: '' },
   { kind: 'failed', message: 'no', code: 'AGENT_EXITED' },
   { kind: 'plan', entries: [] },
+  { kind: 'cancelled', message: 'removed', turnId: 't2' },
 );
 
 test('any split into pages, and any page that comes twice, gives the same items', () => {

@@ -139,7 +139,7 @@ async function post({ url }: RunningProgram, path: string, body: object): Promis
   return { status: response.status, body: (await response.json()) as Row };
 }
 
-test('Undo, steer and fork of a session of another instance are served where the session is', async () => {
+test('Undo, steer, removal from the queue and fork of a session of another instance are served where the session is', async () => {
   const workingDirectory = await temporaryFolder({ after });
   const taskPrompt = 'edit notes.txt some words';
   const edit = { sessionId: 'relayed', taskPrompt, workingDirectory, routing: SCRIPTED };
@@ -155,6 +155,19 @@ test('Undo, steer and fork of a session of another instance are served where the
     return status === 200 && body;
   });
   assert.equal(steered.turnId, (await turn).result?.turnId);
+
+  const first = call(one, 'session.message', { sessionId: 'steered', taskPrompt: words(40), routing: SLOW });
+  await running(other, 'steered');
+  const second = call(one, 'session.message', { sessionId: 'steered', taskPrompt: 'not needed', routing: SLOW });
+  const address = `${other.url}/api/bridge/sessions/steered`;
+  const [waiting] = await until('a message to wait', async () => {
+    const view = (await (await fetch(address)).json()) as { readonly queued: readonly { readonly turnId: string }[] };
+    return view.queued.length > 0 && view.queued;
+  });
+  const removed = await fetch(`${address}/turns/${waiting?.turnId}`, { method: 'DELETE' });
+  assert.equal(removed.status, 200, await removed.text());
+  assert.equal((await second).result?.status, 'cancelled');
+  assert.equal((await first).result?.status, 'completed');
 
   const forked = await post(other, 'steered/fork', {});
   assert.ok(forked.status < 300, JSON.stringify(forked.body));

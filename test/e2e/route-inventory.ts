@@ -116,6 +116,7 @@ export const ROUTES = [
   '/api/bridge/sessions/{sessionId}/merge POST',
   '/api/bridge/sessions/{sessionId}/steer POST',
   '/api/bridge/sessions/{sessionId}/turns GET',
+  '/api/bridge/sessions/{sessionId}/turns/{turnId} DELETE',
   '/api/bridge/sessions/{sessionId}/undo POST',
   '/api/bridge/sessions/{sessionId}/updates GET',
   '/api/ping GET',

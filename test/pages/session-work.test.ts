@@ -250,3 +250,46 @@ test('a turn that the end of the server has interrupted is continued by a button
   await until('the second turn to end', async () => (await page.locator('.turn-end').count()) === 2);
   assert.equal(await log.getByRole('button', { name: 'Continue' }).count(), 0, 'it was continued');
 });
+
+const WORDS = Array.from({ length: 120 }, (_, index) => `word${index}`).join(' ');
+
+/** The page of a session whose turn takes some twelve seconds. */
+async function openBusy(scope: Scope) {
+  const config = join(await temporaryFolder(scope), 'trestle.yaml');
+  await writeFile(
+    config,
+    JSON.stringify({ agents: { default: 'builtin', builtin: { model: 'demo/echo?delay=100' } } }),
+  );
+  const program = await startProgram(scope, { args: ['--config', config] });
+  const opened = await openPage(scope, `${program.url}/console/new?prompt=${encodeURIComponent(WORDS)}`);
+  const { page } = opened;
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+  return { ...opened, log: page.getByRole('log') };
+}
+
+test('three messages wait; one is removed while the turn runs, and only the others are sent', async (t) => {
+  const { page, problems, log } = await openBusy(t);
+  const waiting = page.getByRole('list', { name: 'Messages that wait' });
+  for (const text of ['first of three', 'second of three', 'third of three']) {
+    await page.getByRole('textbox', { name: 'Message' }).fill(text);
+    await page.getByRole('button', { name: 'Queue' }).click();
+    await waiting.getByText(text).waitFor();
+  }
+  await waiting.getByRole('button', { name: 'Remove the message second of three' }).click();
+  await waiting.getByText('second of three').waitFor({ state: 'detached' });
+  await log.getByText('The message was removed before its turn began.').waitFor();
+  assert.deepEqual(await waiting.locator('li span').allInnerTexts(), ['first of three', 'third of three']);
+  await page.getByRole('button', { name: 'Stop' }).waitFor();
+  // By keyboard alone.
+  await page.getByRole('textbox', { name: 'Message' }).focus();
+  await page.keyboard.press('Shift+Tab');
+  await page.keyboard.press('Enter');
+  await waiting.getByText('third of three').waitFor({ state: 'detached' });
+  await until('two turns to end', async () => (await page.locator('.turn-end').count()) === 2);
+  const told = (await log.innerText()).replaceAll(/\s+/g, ' ');
+  assert.ok(told.includes(WORDS), 'the note has not cut the answer in two');
+  assert.match(told, /first of three/);
+  assert.doesNotMatch(told, /(?:second|third) of three/);
+  assert.deepEqual(problems, []);
+});

@@ -10,10 +10,12 @@ import type { SessionStore } from '../storage/session-store.ts';
 import type { SummaryStore } from '../storage/summary-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
 import { searchText } from '../workbench/session-summaries.ts';
-import type { LiveSession, SessionTable } from './live-session.ts';
+import { type LiveSession, type SessionTable, stopTurn } from './live-session.ts';
 import type { ServerBox } from './mcp-servers.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
+import type { SessionRecords } from './session-records.ts';
 import { readChoices, type SessionChoices, type SessionStates } from './session-state.ts';
+import type { TurnLimits } from './turn-limits.ts';
 import { originOf } from './turn-runner.ts';
 import { eventUpdates } from './update-text.ts';
 import type { WorkingDirectories } from './working-directory.ts';
@@ -22,6 +24,8 @@ import type { WorkingDirectories } from './working-directory.ts';
 export interface Conversations {
   /** Sends a message to the running turn. Throws NOT_STEERABLE. */
   steer(session: SessionRow, text: string): Promise<{ turnId: string }>;
+  /** Removes a turn that waits: it ends as cancelled, and the others go on. Throws TURN_NOT_FOUND, TURN_NOT_WAITING. */
+  withdraw(session: SessionRow, turnId: string): Promise<void>;
   /** Makes a copy of the session, which has the same owner and folder; `member` asks for it, for a team. Throws NOT_FORKABLE, TURN_NOT_FOUND, TURN_RUNNING. */
   fork(session: SessionRow, turnId: string | undefined, member: string | undefined): Promise<{ sessionId: string }>;
   /** Chooses mode and model of the next turns; empty: as the agent does. Throws UNKNOWN_MODE, UNKNOWN_MODEL. */
@@ -43,6 +47,9 @@ export interface ConversationsOptions extends Pick<Runtime, 'clock' | 'makeId'> 
   readonly sessions: Pick<SessionStore, 'insert' | 'setChoices'>;
   readonly summaries: Pick<SummaryStore, 'begin' | 'find' | 'set'>;
   readonly turns: Pick<TurnStore, 'latest' | 'isOf'>;
+  readonly records: Pick<SessionRecords, 'withdraw'>;
+  /** A turn is over that has not run. */
+  readonly ended: TurnLimits['ended'];
   /** Tells watchers that a session is there. */
   stored(sessionKey: string): void;
 }
@@ -162,6 +169,26 @@ export function createConversations(options: ConversationsOptions): Conversation
       const told = turn.steer === undefined ? [] : eventUpdates(originOf(session, turn), { kind: 'steer', text });
       for (const update of told) session.stream.emit(update);
       return { turnId: turn.id };
+    },
+    async withdraw({ key, owner, session_id: sessionId }, turnId) {
+      const session = await table.loadOwn(owner, sessionId);
+      const turn = session?.turns.find(({ id }) => id === turnId);
+      if (session === undefined || turn === undefined || turn.beginning !== undefined) {
+        if (turn === undefined && !(await turns.isOf(key, turnId))) {
+          throw new AppError('TURN_NOT_FOUND', { turnId, sessionId });
+        }
+        throw new AppError('TURN_NOT_WAITING', { turnId });
+      }
+      const [first] = session.turns;
+      // Should it come first from now on, it ends as soon as it does.
+      stopTurn(turn, 'cancelled');
+      if (turn === first || first?.isEnding || turn.waitingBase === undefined) return;
+      await options.records.withdraw(session, turn, turn.waitingBase);
+      const index = session.turns.indexOf(turn);
+      // By now it may be the first one, and end as every turn does.
+      if (index < 1) return;
+      session.turns.splice(index, 1);
+      options.ended(turn.request.principal);
     },
     fork: ({ owner, session_id: sessionId }, turnId, member) =>
       options.alone(owner, sessionId, (session) => copy(session, turnId, member)),

@@ -340,6 +340,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       sessions,
       summaries: summaryStore,
       turns,
+      records,
+      ended: options.limits.ended,
       stored: summaries.stored,
     } satisfies Named<ConversationsOptions>),
     flush: log.flush,

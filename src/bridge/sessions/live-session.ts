@@ -10,6 +10,7 @@ import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { SessionMcpServer } from './mcp-servers.ts';
 import { newSession, type SessionFacts, type SessionStates } from './session-state.ts';
+import type { ResultBase } from './turn-outcome.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** A call of `session.start` or `session.message`, as the sessions see it. */
@@ -86,6 +87,8 @@ export interface LiveTurn {
   beginning: Beginning | undefined;
   /** Its end is known and being stored. */
   isEnding: boolean;
+  /** What its result says, should it end while it waits; set when it is stored as one that waits. */
+  waitingBase: ResultBase | undefined;
   /** Called when the session that it waits in is stored; until then nobody knows whether there will be one. */
   onSessionStored: (() => void) | undefined;
   /** Its files, once its agent can read them. */
@@ -135,6 +138,7 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
     isStored: false,
     beginning: undefined,
     isEnding: false,
+    waitingBase: undefined,
     onSessionStored: undefined,
     placed: [],
     stopReason: undefined,

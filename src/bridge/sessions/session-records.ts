@@ -9,7 +9,7 @@ import type { TurnStore } from '../storage/turn-store.ts';
 import type { SessionSummaries } from '../workbench/session-summaries.ts';
 import type { Beginning, LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
 import { placeOf, type SessionStates } from './session-state.ts';
-import { lastWords, outcomeText, type ResultBase, stageOf, type TurnOutcome } from './turn-outcome.ts';
+import { lastWords, outcomeText, type ResultBase, resultOf, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
 import type { UpdateLog } from './update-log.ts';
 import { NUMBERS_AHEAD } from './update-stream.ts';
@@ -21,6 +21,8 @@ export interface SessionRecords {
   readonly isShared: boolean;
   /** A turn that waits for others. */
   queued(session: LiveSession, turn: LiveTurn, base: ResultBase): void;
+  /** Ends a turn that waits behind another one as cancelled; resolves when that is stored and its caller has the result. */
+  withdraw(session: LiveSession, turn: LiveTurn, base: ResultBase): Promise<void>;
   /**
    * Stores session and turn, and with them the numbers of the first updates. The beginning of a message waits for some
    * milliseconds, so that a short turn is stored with one commit (decision 99).
@@ -231,8 +233,20 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     queued(session, turn, base) {
       turn.firstSeq = session.stream.lastSeq() + 1;
       turn.isStored = true;
+      turn.waitingBase = base;
       void log.store([turns.queue(turnRow(session, turn, 'queued', base))]).then(() => summaries.stored(session.key));
       session.stream.emit(stageUpdate(base, 'queued', 'The turn waits until others have ended.'));
+    },
+    async withdraw({ key, stream }, turn, base) {
+      const outcome = outcomeText(resultOf(base, { kind: 'cancelled', output: '' }));
+      stream.emit(stageUpdate(base, 'cancelled', 'The message was removed before its turn began.'));
+      const lastSeq = stream.lastSeq();
+      const isHeld = stream.isHolding();
+      await storeSoon([turns.end({ id: turn.id, status: 'cancelled', outcome, lastSeq, now: clock.now() })]);
+      summaries.stored(key);
+      // A number that is held may wait until the turn before it begins; the caller need not.
+      turn.lastSeq = isHeld ? 0 : lastSeq;
+      turn.settle(outcome);
     },
     begin(session, turn, base, place) {
       if (turn.firstSeq === 0) turn.firstSeq = session.stream.lastSeq() + 1;

@@ -96,6 +96,21 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       },
     ),
     defineRoute(
+      'DELETE /api/bridge/sessions/:sessionId/turns/:turnId',
+      guard,
+      {
+        summary: 'Removes a turn that waits. It ends as cancelled, and the turns before and after it go on.',
+        query: contract.OwnerQuery,
+        response: { 200: contract.LiveAccepted },
+      },
+      async ({ caller, params, query }) => {
+        const session = await sessions.find(caller.principal, params.sessionId, query.owner);
+        if (!may(caller.principal, 'cancel', session.owner)) throw new AppError('FORBIDDEN');
+        await conversations.withdraw(session, params.turnId);
+        return { accepted: true };
+      },
+    ),
+    defineRoute(
       'GET /api/bridge/sessions/:sessionId/updates',
       guard,
       {

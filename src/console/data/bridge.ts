@@ -54,6 +54,9 @@ export const changeSession = (name: SessionName, changes: SessionChanges): Promi
 /** Sends a message to the running turn. */
 export const steerSession = (name: SessionName, text: string) =>
   request<{ turnId: string }>('POST', `${place(name)}/steer`, { query: { owner: name.owner }, body: { text } });
+/** Removes a message that waits. */
+export const withdrawTurn = (name: SessionName, turnId: string) =>
+  request('DELETE', `${place(name)}/turns/${encodeURIComponent(turnId)}`, { query: { owner: name.owner } });
 /** Copies a session, whole or up to a turn. */
 export const forkSession = (name: SessionName, turnId?: string) =>
   request<{ sessionId: string }>('POST', `${place(name)}/fork`, {

@@ -102,8 +102,16 @@ function addItem(items: Item[], update: Update): void {
   } else if (kind === 'started') items.push({ ...common, kind: 'start' });
   else if (ENDS.has(kind) && 'message' in update) {
     const { message, code } = update as { message: string; code?: unknown };
-    items.push({ ...common, kind: 'end', status: kind, message, code: typeof code === 'string' ? code : '' });
+    if (kind === 'cancelled' && !items.some((item) => item.turnId === turnId)) addRemoved(items, common, message);
+    else items.push({ ...common, kind: 'end', status: kind, message, code: typeof code === 'string' ? code : '' });
   } else if (RUNS.has(kind)) items.push({ ...common, kind: 'note', tone: 'plain', text: RUNS.get(kind) ?? kind });
+}
+
+/** A turn that was removed while it waited. The text of the running turn, which goes on, is not cut in two by the note. */
+function addRemoved(items: Item[], common: Common, text: string): void {
+  const last = items.at(-1);
+  const isGoingOn = last?.kind === 'text' || last?.kind === 'thinking';
+  items.splice(isGoingOn ? -1 : items.length, 0, { ...common, kind: 'note', tone: 'plain', text });
 }
 
 /** Text of the same step continues the item before it. */

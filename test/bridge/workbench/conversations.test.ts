@@ -112,6 +112,60 @@ test('a turn whose agent takes no messages says so, and goes on', async () => {
   assert.equal((await running)?.status, 'cancelled');
 });
 
+test('a message that waits is removed: its turn ends as cancelled, and the others go on', async () => {
+  const running = turn('session.start', 'line', 'work', 'listener');
+  await isListening('line');
+  const messages = ['one', 'two', 'three'].map((text) => turn('session.message', 'line', text, 'listener'));
+  const view = async () => (await request<SessionView>('GET', 'sessions/line')).body;
+  const waiting = async () => (await view()).queued.map(({ prompt }) => prompt);
+  const { queued } = await until('three to wait', async () => {
+    const seen = await view();
+    return seen.queued.length === 3 && seen;
+  });
+  assert.deepEqual(
+    queued.map(({ prompt }) => prompt),
+    ['one', 'two', 'three'],
+  );
+  const [one, two] = queued.map(({ turnId }) => turnId);
+  const remove = (turnId = '', headers = main) =>
+    request<{ accepted: true }>('DELETE', `sessions/line/turns/${turnId}`, undefined, headers);
+  assert.equal((await remove(two, review)).status, 404, 'a session of another owner is not there');
+  const removed = await remove(two);
+  assert.deepEqual([removed.status, removed.body], [200, { accepted: true }]);
+  const result = await messages[1];
+  assert.deepEqual([result?.status, result?.code, result?.turnId], ['cancelled', 'TURN_CANCELLED', two]);
+  assert.deepEqual(await waiting(), ['one', 'three'], 'while the first turn still runs');
+  const told = (await updatesOf('line')).filter(({ turnId }) => turnId === two);
+  assert.deepEqual(
+    told.map(({ kind }) => kind),
+    ['queued', 'cancelled'],
+  );
+  assert.deepEqual([(await remove(two)).status, (await remove(two)).body.error], [409, 'turn_not_waiting']);
+  assert.equal((await remove('turn-none')).body.error, 'turn_not_found');
+  const { turns } = (await request<TurnPage>('GET', 'sessions/line/turns')).body;
+  assert.deepEqual(
+    turns.map(({ prompt, status }) => `${prompt} ${status}`),
+    ['three queued', 'two cancelled', 'one queued', 'work running'],
+  );
+  const begun = await remove(turns.at(-1)?.turnId);
+  assert.deepEqual([begun.status, begun.body.error], [409, 'turn_not_waiting']);
+  assert.match(begun.body.message, /has begun or ended.*session\.cancel/);
+
+  await steer('line', 'end');
+  assert.equal((await running)?.output, 'end', 'the running turn has noticed nothing');
+  await until('the next one', async () => (await waiting()).join() === 'three');
+  // Of two removals at the same time, one counts.
+  const both = await Promise.all([remove(queued[2]?.turnId), remove(queued[2]?.turnId)]);
+  assert.ok(both.some(({ status }) => status === 200));
+  assert.equal((await messages[2])?.status, 'cancelled');
+  assert.deepEqual(await waiting(), []);
+  await until('the turn of one to take messages', async () => (await steer('line', 'end')).status === 200);
+  assert.deepEqual([(await messages[0])?.turnId, (await messages[0])?.status], [one, 'completed']);
+  const after = turn('session.message', 'line', 'after', 'listener');
+  await until('the session goes on', async () => (await steer('line', 'end')).status === 200);
+  assert.equal((await after)?.status, 'completed');
+});
+
 test('a session is copied with its conversation, and both go on by themselves', async () => {
   await turn('session.start', 's3', 'one', 'parrot');
   await turn('session.message', 's3', 'two', 'parrot');

@@ -104,6 +104,7 @@ const ROUTES: Readonly<Record<string, Record<Caller, string>>> = {
   'GET /api/bridge/sessions/:sessionId': NOT_THERE,
   'PATCH /api/bridge/sessions/:sessionId': NOT_THERE,
   'GET /api/bridge/sessions/:sessionId/turns': NOT_THERE,
+  'DELETE /api/bridge/sessions/:sessionId/turns/:turnId': NOT_THERE,
   'GET /api/bridge/sessions/:sessionId/updates': NOT_THERE,
   'GET /api/bridge/sessions/:sessionId/export': NOT_THERE,
   'GET /api/bridge/sessions/:sessionId/files': NOT_THERE,

@@ -167,6 +167,7 @@ const EXPECTED: Readonly<Record<string, Row>> = {
   'GET /api/bridge/sessions/{sessionId}': PAGE_READ,
   'PATCH /api/bridge/sessions/{sessionId}': PAGE_WRITE,
   'GET /api/bridge/sessions/{sessionId}/turns': PAGE_READ,
+  'DELETE /api/bridge/sessions/{sessionId}/turns/{turnId}': PAGE_WRITE,
   'GET /api/bridge/sessions/{sessionId}/updates': PAGE_READ,
   'GET /api/bridge/sessions/{sessionId}/export': PAGE_READ,
   'GET /api/bridge/sessions/{sessionId}/files': PAGE_READ,

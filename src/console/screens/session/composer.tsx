@@ -1,7 +1,15 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useId, useRef, useState } from 'react';
 import type { SessionView } from '../../../bridge/contract/workbench.ts';
-import { changeSession, keyOf, listAgents, type SessionName, steerSession, type Turn } from '../../data/bridge.ts';
+import {
+  changeSession,
+  keyOf,
+  listAgents,
+  type SessionName,
+  steerSession,
+  type Turn,
+  withdrawTurn,
+} from '../../data/bridge.ts';
 import {
   BY_MODE,
   keepPermissionChoice,
@@ -118,13 +126,7 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
       }}
       {...takesFiles((given) => void attach(given))}
     >
-      {queued.length > 0 ? (
-        <ul className="queued" aria-label="Messages that wait">
-          {queued.map(({ turnId, prompt }) => (
-            <li key={turnId}>{visible(prompt)}</li>
-          ))}
-        </ul>
-      ) : null}
+      <QueuedMessages name={name} queued={queued} onProblem={setProblem} />
       <ErrorBox error={problem} />
       <AttachedFiles
         files={files}
@@ -189,6 +191,43 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
         )}
       </div>
     </form>
+  );
+}
+
+interface QueuedMessagesProps {
+  readonly name: SessionName;
+  readonly queued: SessionView['queued'];
+  readonly onProblem: (problem: unknown) => void;
+}
+
+/** The messages that wait for the running turn. Each of them can be removed until its turn begins. */
+function QueuedMessages({ name, queued, onProblem }: QueuedMessagesProps) {
+  const queries = useQueryClient();
+  const [removing, setRemoving] = useState('');
+  if (queued.length === 0) return null;
+  async function remove(turnId: string): Promise<void> {
+    onProblem(undefined);
+    setRemoving(turnId);
+    await withdrawTurn(name, turnId).catch(onProblem);
+    await queries.invalidateQueries({ queryKey: ['session', name] });
+    setRemoving('');
+  }
+  return (
+    <ul className="queued" aria-label="Messages that wait">
+      {queued.map(({ turnId, prompt }) => (
+        <li key={turnId}>
+          <span title={visible(prompt)}>{visible(prompt)}</span>
+          <button
+            type="button"
+            aria-label={`Remove the message ${visible(prompt).slice(0, 80)}`}
+            disabled={removing === turnId}
+            onClick={() => void remove(turnId)}
+          >
+            Remove
+          </button>
+        </li>
+      ))}
+    </ul>
   );
 }
 
