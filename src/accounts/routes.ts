@@ -261,7 +261,12 @@ function tables(core: AccountsCore) {
     ),
 
     row('PATCH /api/auth/profile', access.loggedIn, op.changeProfile, (call) => changeProfile(call.body, call)),
-    row('GET /api/auth/export', access.user, op.exportData, closing.exportOf),
+    row('GET /api/auth/export', access.user, op.exportData, async (call) => {
+      const exported = await closing.exportOf(call);
+      // The person may have been paused, or logged out, while the data was read.
+      await access.user(call.head);
+      return exported;
+    }),
     row('POST /api/auth/delete', own, op.closeAccount, (call) => closing.begin(call.body?.password, call)),
     row('DELETE /api/auth/delete', own, op.keepAccount, closing.undo),
     // Spec/accounts 4.3: not implemented, for those who are logged in.

@@ -128,6 +128,16 @@ export function createCompletions(options: CompletionsOptions): Completions {
     makeId,
   };
 
+  const stored = createStoredObjects({
+    ...{ pipeline, findApi, objects, send, storedInResponses, allowsOrigin, clock, makeId },
+    filesApi: settings.files_api,
+    onError: (error, batch) => logger.warn({ err: error, batch }, 'a batch was not cancelled'),
+  });
+  const stopWatching = options.owners?.watch(({ id, state }) => {
+    if (state === 'active') return;
+    stored.cancelBatchesOf(id).catch((error: unknown) => logger.error({ err: error }, 'batches were not cancelled'));
+  });
+
   const routes = completionsRoutes({
     catalogue,
     access,
@@ -142,10 +152,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
       maxEventBytes: settings.max_event_bytes,
       allowsOrigin,
     }),
-    stored: createStoredObjects({
-      ...{ pipeline, findApi, objects, send, storedInResponses, allowsOrigin, clock, makeId },
-      filesApi: settings.files_api,
-    }),
+    stored,
     bodyLimit: settings.max_request_bytes,
     register: metered.register,
     report: metered.report,
@@ -193,6 +200,8 @@ export function createCompletions(options: CompletionsOptions): Completions {
       metered.reload(next);
     },
     async stop() {
+      stopWatching?.();
+      stored.stop();
       await updates.stop();
       await engine.stop();
       await metered.stop();

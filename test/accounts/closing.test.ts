@@ -267,3 +267,33 @@ test('DA-20: an export holds what is known of its owner, and nothing of others',
   assert.deepEqual([limited.status, limited.body.error], [429, 'rate_limited']);
   assert.equal((await accounts.get('export')).status, 401);
 });
+
+test('an export that is being put together is not sent to someone who is paused by then', async (t) => {
+  const reading = Promise.withResolvers<void>();
+  let readers = 0;
+  const paused = Promise.withResolvers<void>();
+  const keys = {
+    create: () => assert.fail(),
+    rotate: () => assert.fail(),
+    remove: () => assert.fail(),
+    eraseContents: () => assert.fail(),
+    usage: async () => ({}),
+    async list() {
+      readers += 1;
+      if (readers === 2) reading.resolve();
+      await paused.promise;
+      return [];
+    },
+  };
+  const accounts = await startAccounts(t, { completionKeys: keys });
+  const admin = await loggedInAs(accounts, 'root', 'admin');
+  const person = await loggedInAs(accounts, 'user', 'person');
+  const { token: personal } = (
+    await accounts.post('tokens', { name: 'laptop', scopes: ['account'] }, { token: person.token })
+  ).body;
+  const exports = [person.token, personal].map((token) => accounts.get('export', { token }));
+  await reading.promise;
+  assert.equal((await accounts.post(`admin/users/${person.id}/pause`, {}, { token: admin.token })).status, 200);
+  paused.resolve();
+  for (const answer of await Promise.all(exports)) assert.equal(answer.status, 401, answer.text);
+});

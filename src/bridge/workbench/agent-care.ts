@@ -54,7 +54,10 @@ export function createAgentCare(options: AgentCareOptions): AgentCare {
     const forget = credential?.onEnd(() => revoked.abort());
     const { signal, release } = joinSignals(stopped.signal, revoked.signal);
     try {
-      return await work(signal);
+      const result = await work(signal);
+      // Work that was stopped may return what it knows rather than throw.
+      if (revoked.signal.aborted) throw new AppError('UNAUTHORIZED');
+      return result;
     } catch (error) {
       throw revoked.signal.aborted ? new AppError('UNAUTHORIZED') : error;
     } finally {

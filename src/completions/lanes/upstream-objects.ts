@@ -28,6 +28,8 @@ export interface UpstreamObjects {
   find(id: string, kind: StoredKind, holder: Owned, field: string): Promise<StoredObject>;
   /** The latest first. */
   list(kind: StoredKind, holder: Owned, page: { after?: string | undefined; limit: number }): Promise<StoredPage>;
+  /** Those of one kind that an owner has stored since a moment. */
+  since(kind: StoredKind, owner: string, time: number): Promise<readonly StoredObject[]>;
   forget(id: string, holder: Owned): Promise<void>;
 }
 
@@ -63,6 +65,7 @@ const MAX_WAITING = 20_000;
 const MAX_REFERENCES = 1000;
 /** Files, and batches, that one owner may have at the same time. */
 const MAX_STORED = 10_000;
+const ROWS_PER_READ = 100;
 
 export function createUpstreamObjects({ store, clock, onError }: UpstreamObjectsOptions): UpstreamObjects {
   const waiting = new Map<string, { readonly owner: string; readonly api: string }>();
@@ -118,6 +121,16 @@ export function createUpstreamObjects({ store, clock, onError }: UpstreamObjects
       if (after !== undefined && from === undefined) throw notStored({ id: after, path: '/after' });
       const rows = await store.list({ owner, kind, after: from, limit: limit + 1 });
       return { objects: rows.slice(0, limit).map(storedObject), hasMore: rows.length > limit };
+    },
+    async since(kind, owner, time) {
+      const found: StoredObject[] = [];
+      for (let after: UpstreamObjectRow | undefined; ; ) {
+        const rows = await store.list({ owner, kind, after, limit: ROWS_PER_READ });
+        const isNew = rows.filter(({ created_at }) => created_at >= time);
+        found.push(...isNew.map(storedObject));
+        after = rows.at(-1);
+        if (isNew.length < ROWS_PER_READ) return found;
+      }
     },
     forget: (id, holder) => store.remove(id, ownerOf(holder)),
   };

@@ -1,3 +1,4 @@
+import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { parseRequest } from '../../platform/json/parse-json.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
@@ -5,8 +6,9 @@ import type { ChatRequest } from '../contract/chat.ts';
 import type { ResponsesRequest } from '../contract/responses.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { asObject, type JsonObject } from '../dialects/json-value.ts';
-import { notStored, type Reference } from '../lanes/upstream-objects.ts';
+import { notStored, type Reference, type StoredObject, type UpstreamObjects } from '../lanes/upstream-objects.ts';
 import { estimateTokensIn, expectedAnswerTokens } from '../relay/token-usage.ts';
+import { CallerPresence } from '../routing/call-record.ts';
 
 /** What all lines of a file for a batch ask for together. It is stored with the file, and charged with the batch. */
 export interface BatchPlan {
@@ -179,4 +181,52 @@ export async function checkLines(
   const requests: readonly unknown[] = lines.map((line) => JSON.parse(line));
   const checked = await check(requests);
   return checked === requests ? file : Buffer.from(checked.map((line) => `${JSON.stringify(line)}\n`).join(''));
+}
+
+/** What the lines of an uploaded file ask for. */
+export function planOf({ detail }: Pick<StoredObject, 'detail'>, endpoint: string): BatchPlan {
+  if (detail === '') {
+    const message = "The file of a batch must be uploaded with the purpose 'batch'.";
+    throw new AppError('INVALID_PARAMETER', { message, param: 'input_file_id' });
+  }
+  const plan = JSON.parse(detail) as BatchPlan;
+  if (plan.endpoint === endpoint) return plan;
+  const message = `The lines of the file are for ${plan.endpoint}: name that as the endpoint.`;
+  throw new AppError('INVALID_PARAMETER', { message, param: 'endpoint' });
+}
+
+export interface BatchStopsOptions {
+  readonly objects: Pick<UpstreamObjects, 'since'>;
+  readonly clock: Pick<Clock, 'now'>;
+  cancel(batch: StoredObject, presence: CallerPresence): Promise<void>;
+  onError(error: unknown, batchId: string): void;
+}
+
+/** Model APIs end a batch after 24 hours. */
+const MAX_BATCH_MS = 25 * 3_600_000;
+/** Batches that are cancelled at the same time. */
+const MAX_CANCELLED = 5;
+
+/** Cancels the batches of an owner without a call of anybody, until it is stopped. */
+export function createBatchStops({ objects, clock, cancel, onError }: BatchStopsOptions) {
+  const running = new Set<CallerPresence>();
+  return {
+    /** For someone who may not work any more. */
+    async cancelBatchesOf(owner: string): Promise<void> {
+      const batches = await objects.since('batch', owner, clock.now() - MAX_BATCH_MS);
+      const waiting = batches.values();
+      const cancelRest = async () => {
+        const presence = new CallerPresence();
+        running.add(presence);
+        for (const batch of waiting) {
+          await cancel(batch, presence).catch((error: unknown) => onError(error, batch.id));
+        }
+        running.delete(presence);
+      };
+      await Promise.all(Array.from({ length: Math.min(MAX_CANCELLED, batches.length) }, cancelRest));
+    },
+    stop() {
+      for (const presence of running) presence.leave();
+    },
+  };
 }

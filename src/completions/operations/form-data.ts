@@ -103,3 +103,11 @@ export function writeForm(
 function refused(reason: string): AppError {
   return new AppError('INVALID_REQUEST', { reason });
 }
+
+/** The one file of a form. Throws INVALID_PARAMETER for none and for several. */
+export function fileOf({ parts }: Form) {
+  const files = parts.filter(({ filename }) => filename !== undefined);
+  const [file] = files;
+  if (files.length === 1 && file?.name === 'file') return file;
+  throw new AppError('INVALID_PARAMETER', { message: "The form needs exactly one file, as 'file'.", param: 'file' });
+}

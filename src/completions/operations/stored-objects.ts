@@ -18,17 +18,17 @@ import { openStream } from '../relay/open-stream.ts';
 import { relayStream, sendJson } from '../relay/relay-stream.ts';
 import { estimatedUsage } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { type FinishCall, type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
+import { type CallerPresence, type FinishCall, type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
 import { DEMO_API, placeOf } from '../routing/model-plan.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
-import type { SendUpstream } from '../upstream/send-upstream.ts';
+import type { OutgoingCall, SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms, type UpstreamBody, type UpstreamMethod } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
-import { type BatchPlan, checkLines, readBatchFile, type StoredInResponses } from './batch-file.ts';
+import { checkLines, createBatchStops, planOf, readBatchFile, type StoredInResponses } from './batch-file.ts';
 import { readCallOptions } from './call-options.ts';
 import type { ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
-import { type Form, fieldOf, readForm, writeForm } from './form-data.ts';
+import { fieldOf, fileOf, readForm, writeForm } from './form-data.ts';
 import { createFileReader } from './media-handler.ts';
 import { lacksOperation } from './open-operation.ts';
 
@@ -42,6 +42,8 @@ export interface StoredObjectsOptions extends Pick<Runtime, 'clock' | 'makeId'> 
   readonly filesApi: string;
   /** Whether a page of this origin may call. */
   readonly allowsOrigin: (head: RequestHead) => boolean;
+  /** Called for a batch that was not cancelled, which may have ended by itself. */
+  onError(error: unknown, batchId: string): void;
 }
 
 type KeyCall<Body = unknown, Query = unknown> = Call<KeyHolder, Body, Query, unknown>;
@@ -61,6 +63,7 @@ const API_HEADER = 'x-model-api';
 const DEFAULT_LIMIT = 20;
 /** Objects of one list that are asked for at the same time. */
 const MAX_PARALLEL = 5;
+const MAX_CANCEL_MS = 30_000;
 const NOTHING = { prompt: 0, answer: 0 };
 const FILES = 'application/octet-stream';
 
@@ -72,6 +75,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   const { pipeline, findApi, objects, send, storedInResponses, filesApi, allowsOrigin, clock, makeId } = options;
   const demo = createDemoStore(makeId, clock.now);
   const alarms = createAlarms(clock);
+  const stops = createBatchStops({ objects, clock, cancel: cancelFor, onError: options.onError });
 
   /** Calls for what the caller has stored; `place` is where. */
   async function admitOwn(call: KeyCall, kind: StoredKind, place: string): Promise<AdmittedCall> {
@@ -89,7 +93,12 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   }
 
   /** Prepares a request on the target of an attempt. */
-  async function begin(attempt: Attempt, head: RequestHead, request: ObjectRequest, accept: string) {
+  async function begin(
+    attempt: OutgoingCall['attempt'],
+    head: Pick<RequestHead, 'headers'>,
+    request: ObjectRequest,
+    accept: string,
+  ) {
     const { target } = attempt;
     const api = findApi(target.apiId, target.key);
     if (api === undefined) throw upstreamError('its key is not set any more');
@@ -190,6 +199,21 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   function requestFor(kind: StoredKind, id: string): ObjectRequest {
     const find = kind === 'file' ? demo.file : demo.batch;
     return { method: 'GET', path: `/${PATHS[kind]}/${id}`, demo: () => find(id) };
+  }
+
+  function cancelRequest(id: string): ObjectRequest {
+    return { method: 'POST', path: `/batches/${id}/cancel`, demo: () => demo.batch(id) };
+  }
+
+  /** Cancels a batch for nobody's call: it counts towards no limit. */
+  async function cancelFor({ id, place }: StoredObject, presence: CallerPresence): Promise<void> {
+    const [plan] = pipeline.resolvable(`${apiOf(place)}/${PATHS.batch}`);
+    const target = plan?.targets.find((each) => placeOf(each) === place);
+    if (target === undefined || target.apiId === DEMO_API || presence.gone) return;
+    const deadline = clock.monotonic() + MAX_CANCEL_MS;
+    const attempt = { target, timeouts: target.timeouts, deadline, deadlineName: 'total' } as const;
+    const exchange = await begin(attempt, { headers: {} }, cancelRequest(id), 'application/json');
+    await openAnswer({ ...exchange, presence, now: clock.now });
   }
 
   function chooseApi({ headers }: RequestHead): string {
@@ -324,12 +348,8 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     },
     listBatches: (call: KeyCall<unknown, ListQuery>) => list(call, 'batch'),
     showBatch: (call: IdCall) => answerOwn(call, 'batch', (id) => requestFor('batch', id)),
-    cancelBatch: (call: IdCall) =>
-      answerOwn(call, 'batch', (id) => ({
-        method: 'POST',
-        path: `/batches/${id}/cancel`,
-        demo: () => demo.batch(id),
-      })),
+    cancelBatch: (call: IdCall) => answerOwn(call, 'batch', cancelRequest),
+    ...stops,
   };
 }
 
@@ -358,25 +378,6 @@ function stored(id: string, kind: StoredKind, place: string): StoredObject {
 function withTargets(call: AdmittedCall, isMeant: (target: Attempt['target']) => boolean, retries = 0): AdmittedCall {
   const targets = call.plan.targets.filter(isMeant);
   return { ...call, plan: { ...call.plan, targets, retries, fallbacks: [], contextFallbacks: [] } };
-}
-
-function fileOf({ parts }: Form) {
-  const files = parts.filter(({ filename }) => filename !== undefined);
-  const [file] = files;
-  if (files.length === 1 && file?.name === 'file') return file;
-  throw new AppError('INVALID_PARAMETER', { message: "The form needs exactly one file, as 'file'.", param: 'file' });
-}
-
-/** What the lines of an uploaded file ask for. */
-function planOf({ detail }: StoredObject, endpoint: string): BatchPlan {
-  if (detail === '') {
-    const message = "The file of a batch must be uploaded with the purpose 'batch'.";
-    throw new AppError('INVALID_PARAMETER', { message, param: 'input_file_id' });
-  }
-  const plan = JSON.parse(detail) as BatchPlan;
-  if (plan.endpoint === endpoint) return plan;
-  const message = `The lines of the file are for ${plan.endpoint}: name that as the endpoint.`;
-  throw new AppError('INVALID_PARAMETER', { message, param: 'endpoint' });
 }
 
 /** Whether a request creates something, rather than asking about it. */

@@ -15,7 +15,7 @@ import type { UpstreamPool, UpstreamPools } from './upstream-pools.ts';
 
 export interface OutgoingCall {
   readonly api: UsableApi;
-  readonly attempt: Attempt;
+  readonly attempt: Omit<Attempt, 'lease'>;
   readonly encoded: {
     readonly path: string;
     readonly headers: Readonly<Record<string, string>>;
