@@ -77,6 +77,22 @@ test('what was read while something changed is not kept', async () => {
   assert.equal(await check('token', 'bearer'), undefined);
 });
 
+test('requests that come together share one read; one that comes after a change reads for itself', async () => {
+  const { check, known, state, row } = prepare();
+  const together = [check('token', 'bearer'), check('token', 'cookie'), check('token', 'bearer')];
+  state.row = { ...row, active: 0 };
+  known.changed(new Set(['usr_ann']));
+  const later = check('token', 'bearer');
+  for (const found of await Promise.all(together)) assert.equal(found?.name, 'Ann');
+  assert.equal(await later, undefined, 'it is paused');
+  assert.equal(state.reads, 2);
+  state.row = undefined;
+  known.changed('all');
+  assert.equal(await check('token', 'bearer'), undefined);
+  assert.equal(await check('token', 'bearer'), undefined);
+  assert.equal(state.reads, 4, 'nothing is kept of a token that is not known');
+});
+
 test('a session in memory ends by time, and its use is noted once a minute', async () => {
   const { check, noted, pass } = prepare();
   for (let second = 0; second < 150; second += 5) {

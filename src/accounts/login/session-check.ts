@@ -40,6 +40,8 @@ const NOTED_EVERY_MS = 60_000;
 const MAX_TOKEN = 128;
 
 export function createSessionCheck({ store, known, settings, clock, seen }: SessionCheckOptions): SessionCheck {
+  const reading = new Map<string, { readonly before: number; readonly found: Promise<FoundSession | undefined> }>();
+
   /** The session if it still counts. Its use is noted from time to time. */
   function live(token: string, as: 'bearer' | 'cookie', found: FoundSession): FoundSession | undefined {
     const now = clock.now();
@@ -59,12 +61,27 @@ export function createSessionCheck({ store, known, settings, clock, seen }: Sess
   }
 
   async function read(token: string, as: 'bearer' | 'cookie'): Promise<FoundSession | undefined> {
-    const before = known?.changes();
-    const found = await store.byToken(tokenKey(token));
-    if (found === undefined) return undefined;
-    // What was read while something changed may be older than the change.
-    if (before === known?.changes()) known?.keep(token, found);
-    return live(token, as, found);
+    const found = await (known === undefined ? store.byToken(tokenKey(token)) : readKnown(token, known));
+    return found === undefined ? undefined : live(token, as, found);
+  }
+
+  /** Requests that come together share one read, unless something has changed since it began. */
+  function readKnown(token: string, sessions: KnownSessions): Promise<FoundSession | undefined> {
+    const before = sessions.changes();
+    const shared = reading.get(token);
+    if (shared?.before === before) return shared.found;
+    const found = store.byToken(tokenKey(token)).then((row) => {
+      // What was read while something changed may be older than the change.
+      if (row !== undefined && before === sessions.changes()) sessions.keep(token, row);
+      return row;
+    });
+    const own = { before, found };
+    reading.set(token, own);
+    const forget = () => {
+      if (reading.get(token) === own) reading.delete(token);
+    };
+    found.then(forget, forget);
+    return found;
   }
 
   return (token, as) => {
