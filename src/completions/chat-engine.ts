@@ -13,6 +13,7 @@ import type { Admissions } from './keys/admission.ts';
 import { type ChatPipeline, createChatPipeline } from './operations/chat-pipeline.ts';
 import { createOpenChat, type OpenChat } from './operations/open-chat.ts';
 import { createOpenLanes, createOpenOperation, type OpenOperation } from './operations/open-operation.ts';
+import { createRedisStore, createResponseCache, type ResponseCache } from './operations/response-cache.ts';
 import { createMeterChat, createRunChat, type MeterChat, type RunChat } from './operations/run-chat.ts';
 import { createThinkingProofs } from './operations/thinking-proofs.ts';
 import { createAttemptCalls } from './routing/attempt-call.ts';
@@ -39,6 +40,7 @@ export interface ChatEngine {
   readonly runChat: RunChat;
   readonly meterChat: MeterChat;
   readonly pipeline: ChatPipeline;
+  readonly cache: ResponseCache;
   readonly models: Models;
   readonly openChat: OpenChat;
   readonly openOperation: OpenOperation;
@@ -90,6 +92,8 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     },
   });
   const knownModel = (api: string, model: string) => catalogue.modelsOf(api).get(model);
+  const { url, prefix } = settings.cache;
+  const shared = url === '' ? undefined : createRedisStore({ url, prefix, clock, logger });
   const openChat = createOpenChat({
     findApi: models.findApi,
     send,
@@ -97,7 +101,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     maxEventBytes: settings.max_event_bytes,
     promptCache: settings.prompt_cache,
     // What a guardrail takes out of a response must not come back.
-    proofs: settings.guardrails.length > 0 ? undefined : createThinkingProofs(clock),
+    proofs: settings.guardrails.length > 0 ? undefined : createThinkingProofs(clock, shared),
     fetchLinkedFiles: createFetchLinkedFiles({ allow: settings.link_allow, clock }),
     clock,
   });
@@ -133,6 +137,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     runChat: createRunChat(pipeline),
     meterChat: createMeterChat({ admissions, priceOf, clock }),
     pipeline,
+    cache: createResponseCache({ clock, shared }),
     models,
     openChat,
     openOperation: createOpenOperation({ send, clock }),
@@ -142,6 +147,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     async stop() {
       models.stop();
       guardrails?.stop();
+      shared?.stop();
       await pools.close();
     },
   };

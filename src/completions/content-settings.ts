@@ -58,6 +58,22 @@ export const promptCache = setting.choice(['off', 'agents', 'auto'], {
     'For whose calls the stable part of a prompt (instructions, tools, all but the last two messages) is marked for the caches of Anthropic and Bedrock, where the caller has marked nothing and the call is translated: nobody (`off`), the agents that Trestle starts, or everybody (`auto`).',
 });
 
+export const sharedCache = setting.group('Where cached answers, and thinking for clients that lose it, are kept.', {
+  url: setting.url({
+    schemes: ['redis', 'rediss'],
+    credentials: true,
+    default: '',
+    description:
+      'A Redis server that instances share, as `redis[s]://[user:password@]host[:port][/database]`. While it is away, each instance uses its own memory. Empty: always.',
+  }),
+  prefix: setting.text({
+    default: 'trestle',
+    pattern: '^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$',
+    expects: 'letters, digits, dots, colons and dashes',
+    description: 'How its keys begin. Programs that share a server and have other models need another prefix.',
+  }),
+});
+
 function unitPrice(unit: string) {
   return setting.number({ default: 0, minimum: 0, maximum: 1000, description: `USD for one ${unit}, besides tokens.` });
 }

@@ -25,7 +25,6 @@ import { createMeteredKeys, type KeyOwners, type MeteredKeys, type MeteredKeysOp
 import { createChatHandler } from './operations/chat-handler.ts';
 import { createEmbed, createEmbeddingsHandler } from './operations/embeddings-handler.ts';
 import { createMediaHandler } from './operations/media-handler.ts';
-import { createResponseCache } from './operations/response-cache.ts';
 import type { MeterChat, RunChat } from './operations/run-chat.ts';
 import { createStoredObjects } from './operations/stored-objects.ts';
 import { createTextHandler } from './operations/text-handler.ts';
@@ -105,7 +104,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
   });
   if (keys === undefined) throw new Error('the engine asked for no admissions');
   const metered: MeteredKeys = keys;
-  const { runChat, meterChat, pipeline, models, openChat, openOperation, send } = engine;
+  const { runChat, meterChat, pipeline, cache, models, openChat, openOperation, send } = engine;
   const { findApi } = models;
   const strictParams = () => settings.strict_params;
   const { access } = metered;
@@ -117,7 +116,6 @@ export function createCompletions(options: CompletionsOptions): Completions {
     onError: (error) => logger.error({ err: error }, 'whose stored responses these are was not noted'),
   });
   const allowsOrigin = (head: Pick<RequestHead, 'headers'>) => originAllowed(head, allowedOrigins);
-  const cache = createResponseCache({ clock });
   const ingress = {
     pipeline,
     objects,

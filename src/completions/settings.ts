@@ -9,6 +9,7 @@ import {
   exports,
   guardrails,
   promptCache,
+  sharedCache,
   tagBudgets,
   unitPrices,
 } from './content-settings.ts';
@@ -146,6 +147,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
   tag_budgets: tagBudgets,
   api_budgets: apiBudgets,
   prompt_cache: promptCache,
+  cache: sharedCache,
   store_content: setting.flag({ default: false, description: 'Store prompts and answers with the usage records.' }),
   apis: setting.record(
     setting.group('', {

@@ -68,7 +68,16 @@ test('O-16: the lockfile pins every package to one content from the registry', (
 });
 
 test('O-16: the lockfile belongs to package.json', () => {
-  const fields = ['name', 'version', 'license', 'bin', 'engines', 'dependencies', 'devDependencies'] as const;
+  const fields = [
+    'name',
+    'version',
+    'license',
+    'bin',
+    'engines',
+    'dependencies',
+    'devDependencies',
+    'optionalDependencies',
+  ] as const;
   const pick = (from: Readonly<Record<string, unknown>>) => fields.map((field) => [field, from[field]]);
   assert.deepEqual(pick({ ...root }), pick(manifest));
 });

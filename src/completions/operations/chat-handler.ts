@@ -48,7 +48,8 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
       );
       const { record } = call;
       const found = { holderId: holder.id, head, body: bytes };
-      const cached = useCache(cache, cacheTtlMs ?? call.plan.cacheTtlMs, found);
+      const looked = useCache(cache, cacheTtlMs ?? call.plan.cacheTtlMs, found);
+      const cached = looked instanceof Promise ? await looked : looked;
       if (cached !== undefined) reply.header('x-cache', cached.hit === undefined ? 'miss' : 'hit');
       if (cached?.hit !== undefined) {
         record.settle({ outcome: 'cached', status: 200 });

@@ -80,7 +80,8 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     // Bedrock fetches nothing from the web.
     const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);
     const holderId = speaksOpenai(dialect) ? undefined : work.call?.holder.id;
-    const asked = holderId === undefined ? work.request : (proofs?.restore(holderId, work.request) ?? work.request);
+    const restored = holderId === undefined ? undefined : proofs?.restore(holderId, work.request);
+    const asked = (restored instanceof Promise ? await restored : restored) ?? work.request;
     const kept = (opened: OpenedChat) => (holderId === undefined ? opened : (proofs?.keep(holderId, opened) ?? opened));
     const given = marksPrompt(codec, known, work) ? markStablePrefix(asked) : asked;
     if (work.call !== undefined) work.call.record.promptMarked = given !== asked;

@@ -1,20 +1,33 @@
 import { hash } from 'node:crypto';
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
+import type { Logger } from '../../platform/log/logger.ts';
 
 /** Whole answers to equal requests of one key, streams included (contract/completions 6). */
 export interface ResponseCache {
   /** Holder, path and body together: an answer is never given to another key. */
   keyOf(holderId: string, path: string, body: Buffer): string;
+  /** What this instance has. */
   get(key: string): Buffer | undefined;
+  /** What other instances have; undefined where they share nothing. */
+  readonly shared?: SharedStore | undefined;
   /** Where room is needed, the holder that takes most of it loses its oldest answers: nobody takes it from the others. */
   put(holderId: string, key: string, body: Buffer, ttlMs: number): void;
 }
 
 export interface ResponseCacheOptions {
   readonly clock: Pick<Clock, 'monotonic'>;
+  readonly shared?: SharedStore | undefined;
   readonly maxBytes?: number;
   readonly maxEntryBytes?: number;
+}
+
+/** What several instances keep together. It may forget, fail or be away: then it has nothing, and nobody waits for it. */
+export interface SharedStore {
+  /** Never rejects. */
+  find(keys: readonly string[]): Promise<readonly (Buffer | undefined)[]>;
+  put(key: string, body: Buffer, ttlMs: number): void;
+  stop(): void;
 }
 
 interface Entry {
@@ -29,7 +42,7 @@ const MAX_ENTRY_BYTES = 1024 * 1024;
 const ENTRY_OVERHEAD = 256;
 
 export function createResponseCache(options: ResponseCacheOptions): ResponseCache {
-  const { clock, maxBytes = MAX_BYTES, maxEntryBytes = MAX_ENTRY_BYTES } = options;
+  const { clock, shared, maxBytes = MAX_BYTES, maxEntryBytes = MAX_ENTRY_BYTES } = options;
   const entries = new Map<string, Entry>();
   /** The keys of each holder in the order of their last use, and what its answers take. */
   const holders = new Map<string, { readonly keys: Set<string>; bytes: number }>();
@@ -68,6 +81,7 @@ export function createResponseCache(options: ResponseCacheOptions): ResponseCach
   }
 
   return {
+    shared,
     keyOf: (holderId, path, body) =>
       hash('sha256', Buffer.concat([Buffer.from(`${holderId}\n${path}\n`), body]), 'base64'),
     get(key) {
@@ -88,6 +102,7 @@ export function createResponseCache(options: ResponseCacheOptions): ResponseCach
       if (before !== undefined) drop(key, before);
       add(key, { holderId, body, until: clock.monotonic() + ttlMs });
       while (size > maxBytes && entries.size > 0) dropOne();
+      shared?.put(key, body, ttlMs);
     },
   };
 }
@@ -103,12 +118,156 @@ export function useCache(
   cache: ResponseCache,
   ttlMs: number,
   { holderId, head, body }: { readonly holderId: string; readonly head: RequestHead; readonly body: Buffer },
-): CacheUse | undefined {
+): CacheUse | undefined | Promise<CacheUse> {
   if (ttlMs <= 0) return undefined;
   const asked = VARYING.map((name) => head.headers[name] ?? '').join('\n');
   const key = cache.keyOf(holderId, `${head.path}?${head.query}\n${asked}`, body);
-  return { hit: cache.get(key), keep: (answer) => cache.put(holderId, key, answer, ttlMs) };
+  const use = (hit: Buffer | undefined): CacheUse => ({
+    hit,
+    keep: (answer) => cache.put(holderId, key, answer, ttlMs),
+  });
+  const own = cache.get(key);
+  if (own !== undefined || cache.shared === undefined) return use(own);
+  return cache.shared.find([key]).then(([hit]) => use(hit));
 }
 
 /** Headers that reach upstreams and change what they answer. */
 const VARYING = ['anthropic-beta', 'anthropic-version', 'openai-beta'];
+
+/** What is used of the package `@redis/client`. The package is optional, so its own types may not be there. */
+interface RedisPackage {
+  createClient(options: object): RedisClient;
+  readonly RESP_TYPES: { readonly BLOB_STRING: number };
+  /** The server answered with an error: the connection is fine. */
+  readonly ErrorReply: new () => Error;
+}
+
+interface RedisClient {
+  readonly isReady: boolean;
+  on(event: 'error', listener: (error: Error) => void): unknown;
+  connect(): Promise<unknown>;
+  mGet(keys: readonly string[]): Promise<readonly (Buffer | null)[]>;
+  set(key: string, value: Buffer, options: object): Promise<unknown>;
+  destroy(): void;
+}
+
+export interface RedisStoreOptions {
+  readonly url: string;
+  readonly prefix: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+const PACKAGE = '@redis/client';
+const CONNECT_MS = 2000;
+/** A call waits this long for Redis, once: then Redis counts as away. */
+const ANSWER_MS = 250;
+const RETRY_MS = 5000;
+const MAX_COMMANDS = 1000;
+/** What is on its way to Redis and not confirmed. More is not sent. */
+const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
+
+/** Connects when it is used, at most every five seconds, and asks nothing of a Redis that is away. */
+export function createRedisStore({ url, prefix, clock, logger }: RedisStoreOptions): SharedStore {
+  let client: RedisClient | undefined;
+  let loaded: RedisPackage | undefined;
+  let isConnecting = false;
+  let isStopped = false;
+  let isAway = false;
+  let retryAt = Number.NEGATIVE_INFINITY;
+  let unsent = 0;
+  void connect();
+
+  async function connect(): Promise<void> {
+    if (isStopped || isConnecting || clock.monotonic() < retryAt) return;
+    isConnecting = true;
+    let fresh: RedisClient | undefined;
+    try {
+      loaded ??= (await import(PACKAGE)) as RedisPackage;
+      fresh = loaded.createClient({
+        url,
+        socket: { connectTimeout: CONNECT_MS, reconnectStrategy: false },
+        disableOfflineQueue: true,
+        commandsQueueMaxLength: MAX_COMMANDS,
+        commandOptions: { typeMapping: { [loaded.RESP_TYPES.BLOB_STRING]: Buffer } },
+      });
+      const opened = fresh;
+      opened.on('error', (error) => lose(opened, error));
+      await withinTime(clock, CONNECT_MS, opened.connect(), late);
+      client = opened;
+      if (isStopped) stop();
+      else if (isAway) logger.info({ prefix }, 'Redis is back');
+      isAway = false;
+    } catch (error) {
+      lose(fresh, error);
+    }
+    isConnecting = false;
+  }
+
+  function lose(lost: RedisClient | undefined, error: unknown): void {
+    close(lost);
+    if (lost !== client && client !== undefined) return;
+    client = undefined;
+    retryAt = clock.monotonic() + RETRY_MS;
+    if (!isAway && !isStopped)
+      logger.warn({ err: error, package: PACKAGE }, 'Redis is away: this instance caches alone');
+    isAway = true;
+  }
+
+  function failed(used: RedisClient, error: unknown): void {
+    if (loaded !== undefined && error instanceof loaded.ErrorReply)
+      logger.warn({ err: error }, 'Redis refused a command');
+    else lose(used, error);
+  }
+
+  function stop(): void {
+    isStopped = true;
+    close(client);
+    client = undefined;
+  }
+
+  return {
+    stop,
+    async find(keys) {
+      const used = client;
+      const nothing = keys.map(() => undefined);
+      if (used === undefined) {
+        void connect();
+        return nothing;
+      }
+      try {
+        const found = await withinTime(clock, ANSWER_MS, used.mGet(keys.map((key) => `${prefix}:${key}`)), late);
+        return found.map((body) => (body === null || body.length > MAX_ENTRY_BYTES ? undefined : body));
+      } catch (error) {
+        failed(used, error);
+        return nothing;
+      }
+    },
+    put(key, body, ttlMs) {
+      const used = client;
+      if (used === undefined) void connect();
+      if (used?.isReady !== true || unsent + body.length > MAX_UNSENT_BYTES) return;
+      unsent += body.length;
+      const expiration = { type: 'PX', value: Math.max(1, Math.floor(ttlMs)) };
+      used
+        .set(`${prefix}:${key}`, body, { expiration })
+        .catch((error: unknown) => failed(used, error))
+        .finally(() => {
+          unsent -= body.length;
+        });
+    },
+  };
+}
+
+function late(): never {
+  throw new Error('Redis did not answer in time');
+}
+
+/** A client that has lost its connection throws when it is closed. */
+function close(client: RedisClient | undefined): void {
+  try {
+    client?.destroy();
+  } catch {
+    // It is closed.
+  }
+}

@@ -1,7 +1,8 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { ChatChunk, ChatMessage, ChatRequest } from '../contract/chat.ts';
+import { parseEvent } from '../dialects/json-value.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
-import { createResponseCache } from './response-cache.ts';
+import { createResponseCache, type SharedStore } from './response-cache.ts';
 
 /**
  * The thinking of models before their calls of tools, with its proofs. Plain clients of OpenAI's API send back the calls alone; without the
@@ -9,7 +10,7 @@ import { createResponseCache } from './response-cache.ts';
  */
 export interface ThinkingProofs {
   /** The request with the thinking that belongs to its calls, where the caller has left it out. */
-  restore(holderId: string, request: ChatRequest): ChatRequest;
+  restore(holderId: string, request: ChatRequest): ChatRequest | Promise<ChatRequest>;
   /** Keeps the thinking of a response until its caller sends the results. */
   keep(holderId: string, opened: OpenedChat): OpenedChat;
 }
@@ -22,15 +23,18 @@ const MAX_CALL_ID = 256;
 const MAX_CALLS = 128;
 const MAX_THINKING = 1024 * 1024;
 
-export function createThinkingProofs(clock: Pick<Clock, 'monotonic'>): ThinkingProofs {
-  const kept = createResponseCache({ clock });
+/** Messages of one request whose thinking is looked for at other instances, the latest ones. */
+const MAX_SHARED = 64;
+
+export function createThinkingProofs(clock: Pick<Clock, 'monotonic'>, shared?: SharedStore): ThinkingProofs {
+  const kept = createResponseCache({ clock, shared });
   const keyOf = (holderId: string, callId: string) => kept.keyOf(holderId, 'thinking', Buffer.from(callId));
 
-  function find(holderId: string, message: ChatMessage): Thinking | undefined {
+  /** The key of the thinking that a message lacks. */
+  function lackedBy(holderId: string, message: ChatMessage): string | undefined {
     const [call] = message.role === 'assistant' ? (message.tool_calls ?? []) : [];
     if (call === undefined || message.reasoning_signature || call.id.length > MAX_CALL_ID) return undefined;
-    const found = kept.get(keyOf(holderId, call.id));
-    return found === undefined ? undefined : (JSON.parse(found.toString('utf8')) as Thinking);
+    return keyOf(holderId, call.id);
   }
 
   function put(holderId: string, { text, proof, calls }: Collected): void {
@@ -43,14 +47,16 @@ export function createThinkingProofs(clock: Pick<Clock, 'monotonic'>): ThinkingP
 
   return {
     restore(holderId, request) {
-      let isSame = true;
-      const messages = request.messages.map((message) => {
-        const thinking = find(holderId, message);
-        if (thinking === undefined) return message;
-        isSame = false;
-        return { ...message, ...thinking };
+      const keys = request.messages.map((message) => lackedBy(holderId, message));
+      if (keys.every((key) => key === undefined)) return request;
+      const found = keys.map((key) => (key === undefined ? undefined : kept.get(key)));
+      const missing = keys.flatMap((key, at) => (key !== undefined && found[at] === undefined ? [{ key, at }] : []));
+      if (shared === undefined || missing.length === 0) return withThinking(request, found);
+      const asked = missing.slice(-MAX_SHARED);
+      return shared.find(asked.map(({ key }) => key)).then((bodies) => {
+        for (const [index, { at }] of asked.entries()) found[at] = bodies[index];
+        return withThinking(request, found);
       });
-      return isSame ? request : { ...request, messages };
     },
     keep(holderId, opened) {
       if (opened.kind === 'completion') {
@@ -80,6 +86,20 @@ export function createThinkingProofs(clock: Pick<Clock, 'monotonic'>): ThinkingP
       return { ...opened, stream: { ...stream, attach } };
     },
   };
+}
+
+function withThinking(request: ChatRequest, found: readonly (Buffer | undefined)[]): ChatRequest {
+  const messages = request.messages.map((message, at) => ({ ...message, ...readThinking(found[at]) }));
+  return found.every((body) => body === undefined) ? request : { ...request, messages };
+}
+
+/** What a store of others holds may be anything. */
+function readThinking(body: Buffer | undefined): Thinking {
+  const value = body === undefined ? undefined : parseEvent(body.toString('utf8'));
+  const { reasoning_content: text, reasoning_signature: proof } = value ?? {};
+  return typeof text === 'string' && typeof proof === 'string'
+    ? { reasoning_content: text, reasoning_signature: proof }
+    : {};
 }
 
 interface Collected {
