@@ -8,6 +8,7 @@ import type { RoutingInput, TurnRouting } from '../contract/routing.ts';
 import type { PlanChange } from '../multi-agent/multi-agent-plan.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
+import type { EndedTurn } from '../storage/turn-store.ts';
 import type { SessionMcpServer } from './mcp-servers.ts';
 import { newSession, type SessionFacts, type SessionStates } from './session-state.ts';
 import type { ResultBase } from './turn-outcome.ts';
@@ -66,6 +67,11 @@ export interface Beginning {
   readonly stored: Promise<void>;
   /** True while it waits for something that it can be stored together with; for some milliseconds at most. */
   isWaiting(): boolean;
+  /**
+   * While it waits: stores the turn as it ended in its place. Returns up to where the session must then have numbers
+   * reserved; undefined when the beginning is on its way, and the end must follow.
+   */
+  endWith(ended: EndedTurn): number | undefined;
 }
 
 /** A turn that runs or waits. */

@@ -73,6 +73,8 @@ const MIN_NUMBERS_LEFT = 64;
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
   const { sessions, change, turns, audits, summaries, log, hub, instance, clock, makeId, write } = options;
+  /** Those whose summary this bridge has stored: a turn that is stored as a whole need not add it. */
+  const summarized = new WeakSet<LiveSession>();
 
   function turnRow(session: LiveSession, turn: LiveTurn, status: string, base: ResultBase): TurnRow {
     const { method, requestId, requestFingerprint, idempotencyKey, prompt } = turn.request;
@@ -153,19 +155,23 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     const expectedSeq = stream.reservedSeq();
     const upTo = Math.max(expectedSeq, stream.lastSeq() + NUMBERS_AHEAD);
     const taken = change(session, { kind: 'begins', place, expectedSeq, upTo, now });
-    const begun = turns.begin(turnRow(session, turn, 'running', base));
-    return { upTo, statements: [...taken, begun, summaries.begun(session, turn, base, now)] };
+    return {
+      upTo,
+      taken,
+      row: turnRow(session, turn, 'running', base),
+      summary: summaries.begun(session, turn, base, now),
+    };
   }
 
   async function beginNow(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Promise<void> {
     // What undoes a beginning that may be stored comes first: it decides up to where numbers are reserved.
     if (session.isDoubted) await log.flush();
-    const { upTo, statements } = prepareBegin(session, turn, base, place);
+    const { upTo, taken, row, summary } = prepareBegin(session, turn, base, place);
     let { epoch } = session;
     try {
-      const [first] = await write(statements);
-      const [row] = (first?.rows ?? []) as readonly { readonly epoch: number }[];
-      epoch = Number(row?.epoch ?? epoch);
+      const [first] = await write([...taken, turns.begin(row), summary]);
+      const [claimed] = (first?.rows ?? []) as readonly { readonly epoch: number }[];
+      epoch = Number(claimed?.epoch ?? epoch);
     } catch (error) {
       undoBegin(session, turn, upTo, errorCode(error) === 'STORAGE_UNAVAILABLE');
       throw error;
@@ -175,12 +181,13 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
 
   /** Leaves the beginning to the log, which stores it with whatever comes next: with the end of a short turn. */
   function beginSoon(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Beginning {
-    const { upTo, statements } = prepareBegin(session, turn, base, place);
+    const { upTo, taken, row, summary } = prepareBegin(session, turn, base, place);
     const { promise: stored, resolve, reject } = Promise.withResolvers<void>();
     let state: 'waiting' | 'taken' | 'undone' = 'waiting';
-    // No other bridge can have taken the session, and a part of the log that cannot be stored would hold up all others.
-    const unchecked = statements.map(({ expectedChanges: _, ...statement }) => statement);
-    const logged = log.storeFirst(unchecked, {
+    let whole: readonly Statement[] | undefined;
+    const logged = log.storeFirst({
+      // No other bridge can have taken the session, and a part of the log that cannot be stored would hold up all others.
+      statements: () => whole ?? [...taken, turns.begin(row), summary].map(({ expectedChanges: _, ...rest }) => rest),
       taken() {
         if (state === 'waiting') state = 'taken';
       },
@@ -197,11 +204,22 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       noteBegun(session, turn, upTo, session.epoch);
       resolve();
     });
-    return { stored, isWaiting: () => state === 'waiting' };
+    return {
+      stored,
+      isWaiting: () => state === 'waiting',
+      endWith({ status, outcome, lastSeq, now }) {
+        if (state !== 'waiting') return undefined;
+        // The session needs no claim: it is held by nobody before and after. Its end reserves the numbers.
+        const ended = turns.add({ ...row, status, outcome, last_seq: lastSeq, ended_at: now });
+        whole = summarized.has(session) ? [ended] : [ended, summary];
+        return upTo;
+      },
+    };
   }
 
   function noteBegun(session: LiveSession, turn: LiveTurn, upTo: number, epoch: number): void {
     summaries.stored(session.key);
+    summarized.add(session);
     // Not before: updates that wait get their numbers once the session that they belong to is stored.
     change(session, { kind: 'begun', epoch });
     turn.isStored = true;
@@ -234,7 +252,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       turn.firstSeq = session.stream.lastSeq() + 1;
       turn.isStored = true;
       turn.waitingBase = base;
-      void log.store([turns.queue(turnRow(session, turn, 'queued', base))]).then(() => summaries.stored(session.key));
+      void log.store([turns.add(turnRow(session, turn, 'queued', base))]).then(() => summaries.stored(session.key));
       session.stream.emit(stageUpdate(base, 'queued', 'The turn waits until others have ended.'));
     },
     async withdraw({ key, stream }, turn, base) {
@@ -252,7 +270,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       if (turn.firstSeq === 0) turn.firstSeq = session.stream.lastSeq() + 1;
       turn.beginning = mayWait(session, turn, place)
         ? beginSoon(session, turn, base, place)
-        : { stored: beginNow(session, turn, base, place), isWaiting: () => false };
+        : { stored: beginNow(session, turn, base, place), isWaiting: () => false, endWith: () => undefined };
       return turn.beginning;
     },
     opened(session, reference) {
@@ -292,10 +310,13 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const now = clock.now();
       const status = 'failure' in outcome ? 'failed' : outcome.status;
       log.update(key, seq, text);
+      const end = { id: turn.id, status, outcome: stored, lastSeq: seq, now };
+      const upTo = turn.beginning?.endWith(end);
+      const isWhole = upTo !== undefined;
       const ended = log.storeOwn(key, [
-        turns.end({ id: turn.id, status, outcome: stored, lastSeq: seq, now }),
-        ...change(session, { kind: 'turn ended', isLast, lastSeq: seq, now }),
-        summaries.ended(session, turn, outcome, seq, now),
+        ...(isWhole ? [] : [turns.end(end)]),
+        ...change(session, { kind: 'turn ended', isLast, lastSeq: Math.max(seq, upTo ?? 0), now }),
+        summaries.ended(session, turn, outcome, { seq, isWhole, now }),
       ]);
       log.flush().catch(turn.fail);
       if (!(await ended)) return concludeTaken(session, turn, outcome);

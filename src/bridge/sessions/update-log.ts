@@ -16,7 +16,7 @@ export interface UpdateLog {
   /** The same for what only the bridge that has the session may write. Resolves with false when another has it. */
   storeOwn(sessionKey: string, statements: readonly Statement[]): Promise<boolean>;
   /** As `store`, before everything else of its batch. It must not be able to fail unless the store does. */
-  storeFirst(statements: readonly Statement[], watch: BatchWatch): Promise<void>;
+  storeFirst(part: FirstPart): Promise<void>;
   /** Stores now what waits; rejects when that fails. It is tried again later in any case. */
   flush(): Promise<void>;
   hasRoom(): boolean;
@@ -57,12 +57,12 @@ type LogItem =
       readonly sessionKey: string | undefined;
       readonly statements: readonly Statement[];
       readonly done: (isStored: boolean) => void;
-      /** Set for what goes first. */
-      readonly watch?: BatchWatch;
-    };
+    }
+  | { readonly kind: 'first'; readonly sessionKey: undefined; readonly part: FirstPart; readonly done: () => void };
 
-/** What becomes of a part of the log; called for each try. */
-interface BatchWatch {
+/** What goes first. All of it is called for each try. */
+interface FirstPart {
+  statements(): readonly Statement[];
   /** It is being written: what is stored from now on goes into another commit. */
   taken(): void;
   failed(error: unknown): void;
@@ -89,10 +89,10 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
     clock,
     onDropped: onLost,
     async write(batch) {
-      const watches = batch.flatMap((item) => (item.kind === 'statements' ? (item.watch ?? []) : []));
-      for (const watch of watches) watch.taken();
+      const parts = batch.flatMap((item) => (item.kind === 'first' ? item.part : []));
+      for (const part of parts) part.taken();
       const taken = await writeBatch(batch).catch((error: unknown) => {
-        for (const watch of watches) watch.failed(error);
+        for (const part of parts) part.failed(error);
         throw error;
       });
       for (const item of batch) {
@@ -138,7 +138,8 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
     const first: Statement[] = [];
     const others: Statement[] = [];
     for (const item of items) {
-      if (item.kind === 'statements') (item.watch === undefined ? others : first).push(...item.statements);
+      if (item.kind === 'first') first.push(...item.part.statements());
+      else if (item.kind === 'statements') others.push(...item.statements);
     }
     await write([...fences(items), ...first, ...insertChunks(toChunks(items, clock.now())), ...others]);
   }
@@ -174,9 +175,9 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
       batcher.add({ kind: 'statements', sessionKey, statements, done: resolve });
       return promise;
     },
-    storeFirst(statements, watch) {
+    storeFirst(part) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      batcher.add({ kind: 'statements', sessionKey: undefined, statements, done: () => resolve(), watch });
+      batcher.add({ kind: 'first', sessionKey: undefined, part, done: resolve });
       return promise;
     },
     flush: batcher.flush,

@@ -29,6 +29,8 @@ export interface SummaryEnd {
   readonly mode: string;
   readonly offers: string;
   readonly seq: number;
+  /** 1 when the beginning of the turn is stored by this as well: it shows the session again, and belongs to no job. */
+  readonly isWhole: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
   readonly totalTokens: number;
@@ -176,6 +178,8 @@ export function createSummaryStore(database: Database<BridgeSchema>): SummarySto
         offers: sql<string>`case when ${given.offers} = '' then offers else ${given.offers} end`,
         last_seq: given.seq,
         doing: '',
+        job_id: sql<string>`case when ${given.isWhole} = 1 then '' else job_id end`,
+        archived_at: sql<number | null>`case when ${given.isWhole} = 1 then null else archived_at end`,
         updated_at: given.now,
       })
       .where('session_key', '=', given.key);

@@ -19,8 +19,8 @@ export interface DeadTurn {
 }
 
 export interface TurnStore {
-  /** A turn that waits. */
-  queue(row: TurnRow): Statement;
+  /** A turn that waits, or one that has ended before it was stored. Changes nothing when the store knows it. */
+  add(row: TurnRow): Statement;
   /** A turn that runs now, whether or not it has waited. */
   begin(row: TurnRow): Statement;
   /** Changes nothing when the turn has ended already. */
@@ -46,7 +46,7 @@ export interface TurnStore {
 }
 
 export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
-  const add = (onConflict: 'keep' | 'run') =>
+  const insert = (onConflict: 'keep' | 'run') =>
     database.statement((query, given: TurnRow) => {
       const values = {
         id: given.id,
@@ -81,8 +81,8 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
                 .where('turns.ended_at', 'is', null);
         });
     });
-  const queue = add('keep');
-  const begin = add('run');
+  const add = insert('keep');
+  const begin = insert('run');
   const end = database.statement((query, given: EndedTurn) =>
     query
       .updateTable('turns')
@@ -112,7 +112,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       .orderBy('id'),
   );
   return {
-    queue,
+    add,
     begin,
     end,
     discard: (id) => discard({ id }),

@@ -12,7 +12,7 @@ export interface SessionSummaries {
   /** For the commit that stores the beginning of a turn. */
   begun(session: LiveSession, turn: LiveTurn, base: ResultBase, now: number): Statement;
   /** For the commit that stores the end of a turn. */
-  ended(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome, seq: number, now: number): Statement;
+  ended(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome, end: SummarizedEnd): Statement;
   /** Notes what an agent reports. Returns a statement at most once a second for each session. */
   noted(session: LiveSession, event: AgentEvent): Statement | undefined;
   /** Calls the listener when a change of a summary is stored, or when the running turn does something else. */
@@ -25,6 +25,13 @@ export interface SessionSummaries {
   closed(session: LiveSession): void;
   /** What the running turn of a session of this bridge does, and its last number. */
   live(key: string): { readonly doing: string; readonly lastSeq: number } | undefined;
+}
+
+interface SummarizedEnd {
+  readonly seq: number;
+  /** The beginning is stored by the same commit. */
+  readonly isWhole: boolean;
+  readonly now: number;
 }
 
 interface LiveSummary {
@@ -71,7 +78,7 @@ export function createSessionSummaries(
         updated_at: now,
       });
     },
-    ended({ key }, turn, outcome, seq, now) {
+    ended({ key }, turn, outcome, { seq, isWhole, now }) {
       running.delete(key);
       const isFailure = 'failure' in outcome;
       const { inputTokens = 0, outputTokens = 0, totalTokens, costUsd } = (isFailure ? undefined : outcome.usage) ?? {};
@@ -84,6 +91,7 @@ export function createSessionSummaries(
         mode: turn.mode.toWellFormed().replaceAll('\0', ''),
         offers: turn.offers === undefined ? '' : JSON.stringify(turn.offers),
         seq,
+        isWhole: isWhole ? 1 : 0,
         inputTokens: whole(inputTokens),
         outputTokens: whole(outputTokens),
         totalTokens: whole(totalTokens ?? inputTokens + outputTokens),

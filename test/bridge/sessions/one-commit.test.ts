@@ -42,6 +42,35 @@ test('a short turn of an open session is stored with one commit', async (context
   );
 });
 
+test('a short turn is stored as it ended, with its numbers reserved, and shows its session again', async (context) => {
+  const { database, message } = await startSession(context);
+  await message('before');
+  await database.query.updateTable('session_summaries').set({ archived_at: 1, job_id: 'job-1' }).execute();
+  const { write } = database;
+  const written: string[] = [];
+  (database as { write: typeof write }).write = (statements) => {
+    written.push(...statements.map(({ sql }) => sql.split(' ').slice(0, 3).join(' ')));
+    return write(statements);
+  };
+  await message('hello');
+  assert.deepEqual(written, [
+    'insert into "turns"',
+    'insert into "session_updates"',
+    'update "sessions" set',
+    'update "session_summaries" set',
+  ]);
+  const [summary] = await database.query.selectFrom('session_summaries').selectAll().execute();
+  assert.equal(summary?.archived_at, null);
+  assert.equal(summary?.job_id, '');
+  assert.equal(summary?.turns, 3);
+  for (let turn = 0; turn < 150; turn += 1) {
+    await message('more');
+    const [session] = await database.query.selectFrom('sessions').select('reserved_seq').execute();
+    const last = await database.query.selectFrom('turns').select('last_seq').orderBy('id', 'desc').limit(1).execute();
+    assert.ok(Number(session?.reserved_seq) >= Number(last[0]?.last_seq) + 64);
+  }
+});
+
 test('the beginning of a longer turn is stored within some milliseconds', async (context) => {
   const { clock, message, turns, asked, allow } = await startSession(context);
   const ended = message('wait');

@@ -125,9 +125,9 @@ for (const engine of engines) {
 
     test('a turn that waited keeps one row, and an end is written once', async () => {
       const { database, turns } = await open();
-      await database.write([turns.queue(turn('turn-1', { status: 'queued', idempotency_key: 'k' }))]);
+      await database.write([turns.add(turn('turn-1', { status: 'queued', idempotency_key: 'k' }))]);
       await database.write([turns.begin(turn('turn-1', { base: '{"begun":true}' }))]);
-      await database.write([turns.queue(turn('turn-1', { status: 'queued' }))]);
+      await database.write([turns.add(turn('turn-1', { status: 'queued' }))]);
       const ended = { id: 'turn-1', status: 'completed', outcome: '{}', lastSeq: 5, now: 10 };
       await database.write([turns.end(ended)]);
       await database.write([turns.end({ ...ended, status: 'failed' })]);
@@ -173,7 +173,7 @@ for (const engine of engines) {
         sessions.insert(session('s', { instance: 'dead', reserved_seq: 128 })),
         sessions.insert(session('t', { instance: 'alive', reserved_seq: 128 })),
         turns.begin(turn('turn-1')),
-        turns.queue(turn('turn-2', { status: 'queued' })),
+        turns.add(turn('turn-2', { status: 'queued' })),
         turns.begin(turn('turn-3', { session_key: 't', instance: isShared ? 'alive' : 'own' })),
         turns.begin(turn('turn-4', { session_key: 't', instance: 'own' })),
       ]);

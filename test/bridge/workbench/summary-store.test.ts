@@ -35,6 +35,7 @@ const end = (key: string, turnId: string, more: Partial<SummaryEnd> = {}): Summa
   mode: '',
   offers: '',
   seq: 9,
+  isWhole: 0,
   inputTokens: 3,
   outputTokens: 2,
   totalTokens: 5,
