@@ -1,4 +1,4 @@
-import type { Change } from '../bridge/contract/live.ts';
+import type { Change } from '../bridge/contract/jobs.ts';
 import type { PlainUpdate } from '../bridge/contract/workbench.ts';
 import { createPatience, type MakeCallId, type RpcMessage, resultOf } from './bridge-transport.ts';
 import type { OpenLink, SocketLink } from './socket-link.ts';

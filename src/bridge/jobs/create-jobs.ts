@@ -9,7 +9,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Owner } from '../../platform/identity/owner.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { LiveJob } from '../contract/live.ts';
+import type { LiveJob } from '../contract/jobs.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import { isAtWork, isMemberAtWork, type PrincipalFor } from '../principal.ts';

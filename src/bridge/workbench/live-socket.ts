@@ -8,7 +8,7 @@ import { createDispatch, defineMethod, type MethodCall, type MethodRow } from '.
 import { createPeer, type Peer } from '../../platform/json-rpc/peer.ts';
 import type { BridgeCaller } from '../access.ts';
 import { channelSink } from '../bridge-client.ts';
-import { FollowParams, FollowResult, UnfollowParams, UnwatchParams, WatchParams } from '../contract/live.ts';
+import { FollowParams, FollowResult, UnfollowParams, UnwatchParams, WatchParams } from '../contract/jobs.ts';
 import { LiveAccepted } from '../contract/workbench.ts';
 import { bridgeErrors } from '../errors.ts';
 import type { SessionFollowing } from '../forwarding/update-relay.ts';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { type Principal, sees } from '../../platform/identity/principal.ts';
-import type { Change, LiveJob } from '../contract/live.ts';
+import type { Change, LiveJob } from '../contract/jobs.ts';
 import type { ProviderEntry } from '../contract/surface.ts';
 import type { Permission, Summary } from '../contract/workbench.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { after, test } from 'node:test';
 import { WebSocket } from 'ws';
-import type { Change, LiveJob } from '../../../src/bridge/contract/live.ts';
+import type { Change, LiveJob } from '../../../src/bridge/contract/jobs.ts';
 import type { PlainUpdate, Summary, UpdatePage } from '../../../src/bridge/contract/workbench.ts';
 import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
 import { createLiveSocket } from '../../../src/bridge/workbench/live-socket.ts';
