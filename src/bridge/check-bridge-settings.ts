@@ -32,11 +32,15 @@ function checkAccess({ bridge }: BridgeGroups): readonly Complaint[] {
     });
   }
   const serverNames = bridge.mcp_servers.map(({ name }) => name);
-  bridge.mcp_servers.forEach(({ name, command, url }, index) => {
+  bridge.mcp_servers.forEach(({ name, command, url, trestle }, index) => {
     const path = `bridge.mcp_servers[${index}]`;
-    if ((command === '') === (url === '')) {
-      const wrong = command === '' ? 'there is no way to reach the server' : 'it has both "command" and "url"';
-      complaints.push({ path, wrong, right: 'give "command" for a program, or "url" for an address' });
+    const ways = [command !== '' && 'command', url !== '' && 'url', trestle && 'trestle'].filter(
+      (way) => way !== false,
+    );
+    if (ways.length !== 1) {
+      const wrong = ways.length === 0 ? 'there is no way to reach the server' : `it has both "${ways.join('" and "')}"`;
+      const right = 'give "command" for a program, or "url" for an address, or "trestle" for our own tools';
+      complaints.push({ path, wrong, right });
     }
     if (serverNames.indexOf(name) !== index) {
       complaints.push({ path: `${path}.name`, wrong: `the name "${name}" is taken`, right: 'choose another name' });

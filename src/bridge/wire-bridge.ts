@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createCallbackRules, createCheckedFetch, systemCallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
+import type { ServeOwn } from '../platform/child-process/sandbox-network.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { Payer } from '../platform/identity/owner.ts';
 import type { PersonTokens } from '../platform/identity/principal.ts';
@@ -25,11 +26,12 @@ import { createRemoteAgent } from './agents/remote/create-remote-agent.ts';
 import { createGit } from './checkpoints/run-git.ts';
 import { createCheckpoints } from './checkpoints/turn-checkpoints.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
-import { isOperators, isPersons, refuseUncharged } from './principal.ts';
+import { createPrincipalFor, isOperators, isPersons, refuseUncharged } from './principal.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createTurnLimits } from './sessions/turn-limits.ts';
 import { createOwnerRoots, createWorkingDirectories } from './sessions/working-directory.ts';
 import { createBuiltinConversationStore } from './storage/builtin-conversation-store.ts';
+import { createSessionTools } from './tool-bridge/session-tools.ts';
 import type { WorkPlaces } from './workbench/create-workbench.ts';
 import { createFolderList } from './workbench/folders.ts';
 import { createWorktrees } from './worktrees/create-worktrees.ts';
@@ -65,7 +67,7 @@ export interface WiringOptions
 const MCP_CALL_MS = 15 * 60_000;
 
 /** The bridge with its real agents. */
-export async function wireBridge(options: WiringOptions): Promise<Bridge> {
+export async function wireBridge(options: WiringOptions): Promise<Bridge & { readonly serveTools: ServeOwn }> {
   const { settings, homeDirectory, environment, processJournal, clock, makeId, randomness, logger } = options;
   const { workspace_roots: listed, user_root: personal, permissions } = settings.bridge;
   const dataDirectory = await realpath(options.dataDirectory);
@@ -193,7 +195,23 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
   const limits = createTurnLimits(settings.bridge.limits);
   const installed = await installedAgents(dataDirectory);
   const agents = buildAgentCatalog(settings.agents, installed);
+  const tools = createSessionTools({
+    clock,
+    makeId,
+    randomness,
+    logger,
+    version: options.ping.version,
+    permissions,
+    isFenced: fence.isFenced,
+    isScratch: directories.isScratch,
+    agentsToAsk: () => ({ providers, placesOf: limits.ofAgent }),
+    complete: options.complete,
+    model: settings.agents.builtin.model,
+    principalFor: createPrincipalFor(options.owners?.ownerOf),
+    methods: () => bridge.methods,
+  });
   const providers = createAgentProviders({
+    wrap: tools.wrap,
     catalog: agents,
     permissions,
     version: options.ping.version,
@@ -217,7 +235,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     clock,
     logger,
   });
-  return createBridge({
+  const bridge: Bridge = await createBridge({
     database: options.database,
     ping: options.ping,
     secretBox: options.secretBox,
@@ -260,6 +278,14 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge> {
     }),
     network: systemCallbackNetwork,
   } satisfies Named<BridgeOptions>);
+  return {
+    ...bridge,
+    serveTools: tools.serve,
+    async stop() {
+      await bridge.stop();
+      await tools.stop();
+    },
+  };
 }
 
 function realOrAsGiven(path: string): Promise<string> {

@@ -142,6 +142,11 @@ export const mcpServerSettings = {
           description: 'Sent with each request to `url`.',
         },
       ),
+      trestle: setting.flag({
+        default: false,
+        description:
+          'The tools of this program, instead of a program or an address: agents ask others and submit jobs.',
+      }),
     }),
     {
       description:

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AccessModels } from '../bridge/agents/agent-launcher.ts';
 import type { OfferedModels } from '../bridge/agents/agent-models.ts';
+import { TOOLS_PATH } from '../bridge/tool-bridge/session-tools.ts';
 import { resolveApis } from '../completions/apis/resolve-apis.ts';
 import type { Completions } from '../completions/create-completions.ts';
 import { DEMO_API } from '../completions/routing/model-plan.ts';
@@ -86,6 +87,8 @@ interface ModelGateOptions {
   keyOf: ((payer: Payer) => string) | undefined;
   /** Keys of single programs in the sandbox. */
   readonly programs: FencedPrograms;
+  /** The tools of sessions. Undefined: the bridge has not started yet. */
+  tools(): ServeOwn | undefined;
 }
 
 /** By the word that a program in the sandbox has for a key, its real key, and the payer in whose network it counts. */
@@ -103,10 +106,10 @@ const DROPPED: ReadonlySet<string> = new Set(
 );
 
 /**
- * Lets programs in the sandbox use our models with the key of their owner, and nothing else of this program: whatever
- * credential they send is replaced.
+ * Lets programs in the sandbox use our models with the key of their owner, the tools of their session with the token of the session,
+ * and nothing else of this program: whatever other credential they send is replaced.
  */
-export function createModelGate({ url, keyOf, programs }: ModelGateOptions): ServeOwn {
+export function createModelGate({ url, keyOf, programs, tools }: ModelGateOptions): ServeOwn {
   /** The word says which of the programs calls; in the network of another payer it says nothing. */
   function keyOfProgram(payer: string, { headers }: IncomingMessage): string | undefined {
     const given = headers['x-api-key'] ?? headers['x-goog-api-key'] ?? headers.authorization?.replace(/^Bearer /i, '');
@@ -116,6 +119,8 @@ export function createModelGate({ url, keyOf, programs }: ModelGateOptions): Ser
 
   return (payer, asked, response) => {
     const target = URL.parse(asked.url ?? '', 'http://127.0.0.1');
+    const serveTools = target?.pathname === TOOLS_PATH ? tools() : undefined;
+    if (serveTools !== undefined) return serveTools(payer, asked, response);
     if (target === null || keyOf === undefined || !MODELS.test(target.pathname) || url() === '') {
       const message = 'Programs in the sandbox can call /v1 and /v1beta/models of this address, and nothing else.';
       response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ error: { message } }));

@@ -22,6 +22,7 @@ import type { KeyOwners } from '../completions/metered-keys.ts';
 import { DEMO_API } from '../completions/routing/model-plan.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
+import type { ServeOwn } from '../platform/child-process/sandbox-network.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase, Database } from '../platform/database/database.ts';
 import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
@@ -195,9 +196,10 @@ async function startBridge(
     return ownEngine.runChat;
   };
   const programs: FencedPrograms = new Map();
+  let tools: ServeOwn | undefined;
   const sandbox = await openAgentSandbox({
     ...parts,
-    serveOwn: createModelGate({ url: listeningAt, keyOf: completions?.temporaryKey, programs }),
+    serveOwn: createModelGate({ url: listeningAt, keyOf: completions?.temporaryKey, programs, tools: () => tools }),
   });
   const { otlp_endpoint: endpoint } = settings.telemetry;
   const onError = (error: unknown) => parts.logger.warn({ err: error }, 'spans not sent');
@@ -226,6 +228,7 @@ async function startBridge(
     complete: createCompleteInProcess(runChat, completions, makeId),
     chargeElsewhere: createChargeElsewhere(completions, makeId),
   });
+  tools = bridge.serveTools;
   return {
     ...bridge,
     name: 'bridge',

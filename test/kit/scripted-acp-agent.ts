@@ -15,6 +15,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   ASK_OPTIONS,
+  askServer,
   createScriptedLogin,
   everyUpdate,
   FORM_SCHEMA,
@@ -205,6 +206,8 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   model: ({ id, model }) => sayAll(id, model),
   /** Says which MCP servers it was given. */
   servers: ({ id, servers }) => sayAll(id, JSON.stringify(servers)),
+  /** `tool METHOD PARAMS`: sends a request to its server over HTTP, and says what it answers. */
+  tool: async ({ id, servers }, rest) => sayAll(id, await askServer(servers, rest)),
   /** `edit NAME TEXT`: writes a line to a file, and reports the change as a diff. */
   edit({ id, folder }, rest) {
     const [name = '', ...words] = rest.split(' ');

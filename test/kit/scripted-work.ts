@@ -211,3 +211,27 @@ export function readFlags() {
     },
   }).values;
 }
+
+/** Sends `METHOD PARAMS` to the first MCP server with an address, as clients do, and returns the result or the status. */
+export async function askServer(servers: unknown, request: string): Promise<string> {
+  const [, method = '', params = ''] = /^(\S+) ?(.*)$/s.exec(request) ?? [];
+  type Given = {
+    readonly url?: string;
+    readonly headers: readonly { readonly name: string; readonly value: string }[];
+  };
+  const server = (servers as readonly Given[]).find(({ url }) => url !== undefined);
+  if (server?.url === undefined) return 'no server';
+  const response = await fetch(server.url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      ...Object.fromEntries(server.headers.map(({ name, value }) => [name, value])),
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: JSON.parse(params || '{}') }),
+  });
+  const text = await response.text();
+  if (!response.ok) return `status ${response.status}`;
+  const data = text.split('\n').find((line) => line.startsWith('data: {'));
+  return JSON.stringify(JSON.parse(data?.slice('data: '.length) ?? text).result);
+}

@@ -14,7 +14,12 @@ async function startGate(t: TestContext) {
     }),
   );
   const programs: FencedPrograms = new Map();
-  const gate = createModelGate({ url: () => program.url, keyOf: ({ owner }) => `key of ${owner}`, programs });
+  const gate = createModelGate({
+    url: () => program.url,
+    keyOf: ({ owner }) => `key of ${owner}`,
+    programs,
+    tools: () => undefined,
+  });
   let network = 'user:ann';
   const entrance = await listenOnLoopback(createServer((request, response) => gate(network, request, response)));
   for (const server of [program, entrance]) t.after(() => server.close());

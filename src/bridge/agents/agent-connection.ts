@@ -2,7 +2,7 @@ import type { RunningProcess } from '../../platform/child-process/start-process.
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
 import { createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
-import type { SessionMcpServer } from '../sessions/mcp-servers.ts';
+import type { ReachableMcpServer } from '../sessions/mcp-servers.ts';
 import type { PermissionOption, SupervisedTurn, TurnUsage } from './agent-provider.ts';
 import type { AcceptedContent, PromptPart } from './prompt-content.ts';
 
@@ -18,11 +18,11 @@ export interface AgentConnection {
   /** The kinds of MCP servers that it takes, besides programs. */
   readonly servers: { readonly http: boolean; readonly sse: boolean };
   /** Opens a conversation in a folder and returns the agent's name for it. */
-  open(folder: string, model: string, servers: readonly SessionMcpServer[]): Promise<string>;
+  open(folder: string, model: string, servers: readonly ReachableMcpServer[]): Promise<string>;
   /** Takes up a conversation of an earlier process. Rejects, for whatever reason, when the agent cannot. */
-  resume(conversation: string, folder: string, servers: readonly SessionMcpServer[]): Promise<void>;
+  resume(conversation: string, folder: string, servers: readonly ReachableMcpServer[]): Promise<void>;
   /** Copies a conversation that this process has open, and returns the name of the copy. Absent: the agent cannot. */
-  fork?(conversation: string, folder: string, servers: readonly SessionMcpServer[]): Promise<string>;
+  fork?(conversation: string, folder: string, servers: readonly ReachableMcpServer[]): Promise<string>;
   /** Runs one turn of a conversation that this process has open. */
   prompt(request: PromptRequest): Promise<PromptEnd>;
   /** Asks the agent to stop the running turn of a conversation; the prompt then ends. */

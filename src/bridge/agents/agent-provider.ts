@@ -166,6 +166,8 @@ export interface AgentTurn {
   won?(place: number): void;
   /** Of a job that is run again after a restart: the same in each run. A multi-agent run then keeps its finished steps. */
   readonly taskId?: string;
+  /** True for the turn of a job. */
+  readonly isJob?: true;
   /** Resolves when the working directory is saved: nothing in it may change before. Absent: it is not saved. */
   readonly ready?: Promise<void>;
   /** Of a turn that a turn of the built-in agent has asked for: the requests to models that both share. */

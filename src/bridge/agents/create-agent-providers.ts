@@ -19,6 +19,8 @@ export interface AgentProvidersOptions extends Pick<Runtime, 'clock' | 'logger'>
   readonly launch: LaunchAgent;
   readonly fence: Pick<AgentFence, 'isFenced'>;
   readonly probeEffects: ProbeEffects;
+  /** Gives the tools of this program to the turns of agents that work here. */
+  wrap(provider: AgentProvider): AgentProvider;
   createBuiltin(): AgentProvider;
   createRemote(id: string, place: Place<'remote'>): AgentProvider;
   readonly limits?: Partial<AgentLimits>;
@@ -30,9 +32,9 @@ export interface AgentProvidersOptions extends Pick<Runtime, 'clock' | 'logger'>
 export function createAgentProviders(options: AgentProvidersOptions): ReadonlyMap<string, AgentProvider> {
   const limit = createProcessLimit(options.maxProcesses);
   const create = ({ id, label, place }: CatalogAgent): AgentProvider => {
-    if (place.kind === 'in-process') return options.createBuiltin();
+    if (place.kind === 'in-process') return options.wrap(options.createBuiltin());
     if (place.kind === 'remote') return options.createRemote(id, place);
-    return createFromProgram({ id, label }, place, options, limit);
+    return options.wrap(createFromProgram({ id, label }, place, options, limit));
   };
   return new Map(options.catalog.map((agent) => [agent.id, create(agent)]));
 }

@@ -21,9 +21,17 @@ const serverName = Type.String({
 
 /** The members are those of the Agent Client Protocol, so that the servers of an editor can be passed on as they are. */
 export const McpServer = Type.Object({
-  name: serverName,
+  name: Type.Optional(serverName),
   type: Type.Optional(
-    Type.Enum(['stdio', 'http', 'sse'], { description: 'How it is reached. `stdio` unless given: a program.' }),
+    Type.Enum(['stdio', 'http', 'sse', 'trestle'], {
+      description: 'How it is reached. `stdio` unless given: a program. `trestle` is this program itself.',
+    }),
+  ),
+  trestle: Type.Optional(
+    Type.Boolean({
+      description:
+        'True, instead of the other members: the tools of this program, with which the agent asks other agents, submits jobs and sends messages. It is named `trestle` unless `name` is given; all others need a name.',
+    }),
   ),
   command: Type.Optional(
     Type.String({
@@ -57,8 +65,8 @@ export const McpServer = Type.Object({
 /** What a session tells about a server: never its arguments, variables, headers or the path of its address. */
 export const ShownMcpServer = Type.Object({
   name: Type.String(),
-  type: Type.Enum(['stdio', 'http', 'sse']),
-  target: Type.String({ description: 'The program, or the origin of the address.' }),
+  type: Type.Enum(['stdio', 'http', 'sse', 'trestle']),
+  target: Type.String({ description: 'The program, or the origin of the address. Of `trestle`: empty.' }),
 });
 
 export type McpServer = Static<typeof McpServer>;

@@ -252,7 +252,7 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
       if (past === undefined) throw new AppError('EDITOR_SESSION_UNKNOWN', { sessionId });
       const place = await options.checkDirectory(folder);
       const names = (servers: readonly { readonly name: string }[]) => servers.map(({ name }) => name).join(', ');
-      if (names(mcpServers) !== names(past.mcpServers)) {
+      if (names(readMcpServers(mcpServers)) !== names(past.mcpServers)) {
         options.warn(`the session keeps the MCP servers that it was started with: ${names(past.mcpServers) || 'none'}`);
       }
       const session = add(sessionId, { folder: place, mcpServers: [], hasBegun: true });

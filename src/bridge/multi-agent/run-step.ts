@@ -148,6 +148,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       skills: turn.skills,
       ...(turn.mcpServers !== undefined && { mcpServers: turn.mcpServers }),
       hop: turn.hop,
+      ...(turn.isJob === true && { isJob: turn.isJob }),
       ...(turn.trace !== undefined && { trace: turn.trace }),
       ...(turn.ready !== undefined && { ready: turn.ready }),
       opened(opened) {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { ownersSought, ownFirst, type Principal, sees } from '../../platform/identity/principal.ts';
-import type { AgentOffers, AskPermission, Steer } from '../agents/agent-provider.ts';
+import type { AgentOffers, AgentTurn, AskPermission, Steer } from '../agents/agent-provider.ts';
 import type { PlacedFile } from '../agents/prompt-content.ts';
 import type { GivenFile } from '../attachments/given-files.ts';
 import type { ChangeTotals } from '../checkpoints/turn-checkpoints.ts';
@@ -48,6 +48,11 @@ export interface TurnRequest {
   accepted(): void;
   /** Asks the person at the client for permission. Absent: the settings decide. */
   readonly ask?: AskPermission;
+}
+
+/** What an agent has to know of the job that its turn belongs to. */
+export function taskOf({ jobId, taskId }: TurnRequest): Pick<AgentTurn, 'isJob' | 'taskId'> {
+  return { ...(jobId !== undefined && { isJob: true }), ...(taskId !== undefined && { taskId }) };
 }
 
 /** The turn of a job. */

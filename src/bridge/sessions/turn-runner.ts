@@ -12,7 +12,7 @@ import { MULTI_AGENT_ID } from '../multi-agent/create-multi-agent.ts';
 import { gatewayUnavailable, multiAgentRoute, type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import type { Permissions } from '../workbench/permissions.ts';
 import { placesForTurn, type Worktrees } from '../worktrees/create-worktrees.ts';
-import type { LiveSession, LiveTurn } from './live-session.ts';
+import { type LiveSession, type LiveTurn, taskOf } from './live-session.ts';
 import type { ServerBox, WithConfigured } from './mcp-servers.ts';
 import type { SessionRecords } from './session-records.ts';
 import { placeOf, readChoices } from './session-state.ts';
@@ -249,7 +249,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       won: (place) => options.keep(options.worktrees.noteWinner(session.key, place)),
       hop: turn.request.hop,
       ...(options.trace !== undefined && { trace: options.trace }),
-      ...(turn.request.taskId !== undefined && { taskId: turn.request.taskId }),
+      ...taskOf(turn.request),
       ...(ready !== undefined && { ready }),
       isReadOnly: permissions === 'deny',
       ask: asking.ask,

@@ -1,4 +1,6 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { type Static, type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/schema';
 import { type Clock, joinSignals, withinTime } from '../../platform/clock/clock.ts';
@@ -13,13 +15,16 @@ import { emptyAnswer, readAnswer } from '../agents/builtin/read-answer.ts';
 import type { CallRemote, RemoteReply } from '../agents/remote/remote-connection.ts';
 import { bridgeErrors } from '../errors.ts';
 
-interface ServeToolsOptions {
+interface ToolServerOptions {
   readonly tools: readonly OfferedTool[];
   readonly version: string;
-  readonly input: Readable;
-  readonly output: Writable;
   readonly clock: Pick<Clock, 'after'>;
   readonly logger: Pick<Logger, 'error'>;
+}
+
+interface ServeToolsOptions extends ToolServerOptions {
+  readonly input: Readable;
+  readonly output: Writable;
 }
 
 interface ToolAnswer {
@@ -32,21 +37,55 @@ interface ToolAnswer {
 const LAST_WORK_MS = 10_000;
 
 /** An MCP server on a pair of streams. Resolves when the other side has closed them and nothing is under way. */
-export async function serveTools(options: ServeToolsOptions): Promise<void> {
-  const { tools, version, input, output, logger } = options;
-  const [{ Server }, { StdioServerTransport }, { CallToolRequestSchema, ListToolsRequestSchema }] = await Promise.all([
-    import('@modelcontextprotocol/sdk/server/index.js'),
+export async function serveTools({ input, output, ...options }: ServeToolsOptions): Promise<void> {
+  const [server, { StdioServerTransport }] = await Promise.all([
+    createToolServer(options),
     import('@modelcontextprotocol/sdk/server/stdio.js'),
+  ]);
+  const { promise: gone, resolve } = Promise.withResolvers<void>();
+  input.once('end', resolve).once('close', resolve);
+  output.once('error', () => resolve());
+  await server.connect(new StdioServerTransport(input, output));
+  await gone;
+  await server.end();
+}
+
+/** Answers one request over HTTP: a server for each, because nothing is kept between them. */
+export async function serveToolRequest(
+  asked: IncomingMessage,
+  response: ServerResponse,
+  options: ToolServerOptions,
+): Promise<void> {
+  const [server, { StreamableHTTPServerTransport }] = await Promise.all([
+    createToolServer(options),
+    import('@modelcontextprotocol/sdk/server/streamableHttp.js'),
+  ]);
+  const transport = new StreamableHTTPServerTransport();
+  response.once('close', () => void server.end().catch(noop));
+  await server.connect(transport as Transport);
+  await transport.handleRequest(asked, response);
+}
+
+interface ToolServer {
+  connect(transport: Transport): Promise<void>;
+  /** Cancels what is under way, and closes the connection. */
+  end(): Promise<void>;
+}
+
+async function createToolServer({ tools, version, clock, logger }: ToolServerOptions): Promise<ToolServer> {
+  const [{ Server }, { CallToolRequestSchema, ListToolsRequestSchema }] = await Promise.all([
+    import('@modelcontextprotocol/sdk/server/index.js'),
     import('@modelcontextprotocol/sdk/types.js'),
   ]);
-  const offered = new Map(tools.map((tool) => [tool.name, { ...tool, validator: Compile(tool.input) }]));
+  const offered = new Map(tools.map((tool) => [tool.name, tool]));
   const ended = new AbortController();
   const underWay = new Set<Promise<unknown>>();
 
   async function answer(name: string, given: unknown, call: ToolCall): Promise<ToolAnswer> {
     const tool = offered.get(name);
     if (tool === undefined) return failed(`There is no tool "${name.slice(0, 100)}".`);
-    if (!tool.validator.Check(given)) return failed(`The arguments do not fit: ${issueOf(tool.validator, given)}.`);
+    const validator = Compile(tool.input);
+    if (!validator.Check(given)) return failed(`The arguments do not fit: ${issueOf(validator, given)}.`);
     try {
       return { content: [{ type: 'text', text: await tool.run(given as never, call) }] };
     } catch (error) {
@@ -85,14 +124,14 @@ export async function serveTools(options: ServeToolsOptions): Promise<void> {
     });
   });
 
-  const { promise: gone, resolve } = Promise.withResolvers<void>();
-  input.once('end', resolve).once('close', resolve);
-  output.once('error', () => resolve());
-  await server.connect(new StdioServerTransport(input, output));
-  await gone;
-  ended.abort();
-  await withinTime(options.clock, LAST_WORK_MS, Promise.allSettled(underWay), () => undefined);
-  await server.close();
+  return {
+    connect: (transport) => server.connect(transport),
+    async end() {
+      ended.abort();
+      await withinTime(clock, LAST_WORK_MS, Promise.allSettled(underWay), () => undefined);
+      await server.close();
+    },
+  };
 }
 
 function failed(text: string): ToolAnswer {
@@ -118,13 +157,13 @@ interface ToolBridgeParts {
   readonly makeId: MakeId;
 }
 
-interface ToolCall {
+export interface ToolCall {
   readonly signal: AbortSignal;
   /** Tells that something is still going on. */
   progress(message: string): void;
 }
 
-interface OfferedTool<Input extends TSchema = TSchema> {
+export interface OfferedTool<Input extends TSchema = TSchema> {
   readonly name: string;
   readonly description: string;
   readonly input: Input;
@@ -159,7 +198,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
   }
 
   return [
-    define({
+    defineOffered({
       name: 'chat',
       description: 'Asks a language model one question and returns its answer.',
       input: Type.Object({
@@ -176,7 +215,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
         return answer.text + answer.refusal;
       },
     }),
-    define({
+    defineOffered({
       name: 'ask_agent',
       description:
         'Has another agent do something, waits for it and returns what it said. The answer ends with the id of the session: give it to go on with the same conversation.',
@@ -213,7 +252,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
         return `${textOf(result.output)}\n\n[session ${sessionId}]`;
       },
     }),
-    define({
+    defineOffered({
       name: 'submit_job',
       description: 'Has an agent do something in the background and returns immediately, with the id of the job.',
       input: Type.Object({ prompt, provider, working_directory: folder, timeout_seconds: seconds }),
@@ -224,13 +263,13 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
           signal,
         ),
     }),
-    define({
+    defineOffered({
       name: 'get_job',
       description: 'The state of a job of submit_job, and its outcome.',
       input: Type.Object({ job_id: Type.String({ minLength: 1, maxLength: 256 }) }),
       run: ({ job_id: jobId }, { signal }) => shortCall('app.jobs.get', { jobId }, signal),
     }),
-    define({
+    defineOffered({
       name: 'send_message',
       description: 'Sends a message to a person or a group through the gateway.',
       input: Type.Object({
@@ -248,7 +287,7 @@ export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
   ];
 }
 
-function define<Input extends TSchema>(tool: OfferedTool<Input>): OfferedTool {
+export function defineOffered<Input extends TSchema>(tool: OfferedTool<Input>): OfferedTool {
   return tool as unknown as OfferedTool;
 }
 
@@ -277,6 +316,6 @@ function resultOf(reply: RemoteReply): Readonly<Record<string, unknown>> {
   }
 }
 
-function refused(reason: string): AppError {
+export function refused(reason: string): AppError {
   return new AppError('TOOL_CALL_REFUSED', { reason });
 }

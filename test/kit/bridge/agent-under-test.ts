@@ -103,6 +103,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
         place: { kind: 'program', protocol: options.protocol, ...program },
       },
     ],
+    wrap: (provider) => provider,
     permissions: options.permissions ?? 'allow',
     version: '0.0.0',
     async launch(asked, owner) {

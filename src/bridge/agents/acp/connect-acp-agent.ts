@@ -3,7 +3,7 @@ import type { ClientContext, ContentBlock, McpServer } from '@agentclientprotoco
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { traceparentOf } from '../../../platform/telemetry/spans.ts';
-import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
+import type { ReachableMcpServer } from '../../sessions/mcp-servers.ts';
 import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
 import type { AgentOffers, PermissionPolicy } from '../agent-provider.ts';
 import { asObject, describeFailure, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
@@ -309,7 +309,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
       take(conversation, folder, await agent.request(method, request));
     },
     ...(isOffered(asObject(sessionCapabilities).fork) && {
-      async fork(conversation: string, folder: string, servers: readonly SessionMcpServer[]) {
+      async fork(conversation: string, folder: string, servers: readonly ReachableMcpServer[]) {
         const params = { sessionId: conversation, cwd: folder, mcpServers: servers.map(toServer) };
         const answer = asObject(await agent.request('session/fork', params));
         const copy = textOf(answer.sessionId);
@@ -359,9 +359,10 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
 }
 
 /** A server as the protocol has it: a program has no type there. */
-function toServer(server: SessionMcpServer): McpServer {
-  if (server.type !== 'stdio') return { ...server, headers: [...server.headers] };
-  const { name, command, args, env } = server;
+function toServer(server: ReachableMcpServer): McpServer {
+  const { name } = server;
+  if (server.type !== 'stdio') return { type: server.type, name, url: server.url, headers: [...server.headers] };
+  const { command, args, env } = server;
   return { name, command, args: [...args], env: [...env] };
 }
 

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { type Clock, deadline } from '../../../platform/clock/clock.ts';
+import { isOurs } from '../../sessions/mcp-servers.ts';
 import type { FairGate } from '../../sessions/turn-limits.ts';
 import type { AgentEvent, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd, TurnUsage } from '../agent-provider.ts';
 import { superviseTurn } from '../supervise-turn.ts';
@@ -33,6 +34,9 @@ function sharedWith(own: Requests): Requests {
   return { left, take: () => left() > 0 && own.take() };
 }
 
+/** Has an agent of the given id, or the built-in one, work on a prompt. Throws TOOL_CALL_REFUSED when that cannot be. */
+type AskAgent = (agent: string | undefined, prompt: string, signal: AbortSignal) => Promise<ToolOutput>;
+
 export interface AskingOptions {
   readonly turn: SupervisedTurn;
   /** The model of the turn, with which the built-in agent works for itself. */
@@ -47,8 +51,8 @@ export interface AskingOptions {
 }
 
 /** In one turn. */
-const MAX_ASKED = 8;
-const MAX_PROMPT = 64 * 1024;
+export const MAX_ASKED = 8;
+export const MAX_PROMPT = 64 * 1024;
 const ASK_MS = 15 * 60_000;
 const OWN = 'builtin';
 
@@ -56,10 +60,24 @@ const OWN = 'builtin';
  * Lets a turn have another agent, or the built-in agent itself, work on a part of its task: in a conversation of its own, in the same
  * folder, for the same owner and with the same permissions. An agent that is asked cannot ask in turn.
  */
-export function createAskAgentTool(options: AskingOptions): Tool {
+export function createAskAgent(options: AskingOptions): AskAgent {
   const { turn, agents, requests } = options;
-  const ids = [...agents.providers.keys()];
   let asked = 0;
+  return async (agent = OWN, prompt, signal) => {
+    const provider = agents.providers.get(agent);
+    const ids = [...agents.providers.keys()];
+    if (provider === undefined) return refuse(`There is no agent "${agent}". There are: ${ids.join(', ')}.`);
+    if (asked >= MAX_ASKED) return refuse(`This turn has asked ${MAX_ASKED} times already; do the rest yourself.`);
+    if (requests.left() <= 1) return refuse('This turn has used up its requests to the model.');
+    asked += 1;
+    return ask(provider, { turnId: `${turn.turnId}.${asked}`, prompt }, signal, options);
+  };
+}
+
+/** The tool of the built-in agent. */
+export function createAskAgentTool(options: AskingOptions): Tool {
+  const ids = [...options.agents.providers.keys()];
+  const askAgent = createAskAgent(options);
   return defineTool({
     name: 'ask_agent',
     description: `Has another agent work on a part of the task in the same folder, and returns its answer. It sees nothing of this conversation: say in the prompt all that it needs to know. Several calls in one answer run at the same time, so give them work that does not touch the same files. At most ${MAX_ASKED} in a turn. Agents: ${ids.join(', ')}; ${OWN} is like you.`,
@@ -71,14 +89,7 @@ export function createAskAgentTool(options: AskingOptions): Tool {
     needsPermission: true,
     isParallel: true,
     title: ({ agent = OWN, prompt }) => `Ask ${agent}: ${prompt.replaceAll(/\s+/g, ' ').slice(0, 200)}`,
-    async run({ agent = OWN, prompt }, { signal }) {
-      const provider = agents.providers.get(agent);
-      if (provider === undefined) return refuse(`There is no agent "${agent}". There are: ${ids.join(', ')}.`);
-      if (asked >= MAX_ASKED) return refuse(`This turn has asked ${MAX_ASKED} times already; do the rest yourself.`);
-      if (requests.left() <= 1) return refuse('This turn has used up its requests to the model.');
-      asked += 1;
-      return ask(provider, { turnId: `${turn.turnId}.${asked}`, prompt }, signal, options);
-    },
+    run: ({ agent, prompt }, { signal }) => askAgent(agent, prompt, signal),
   });
 }
 
@@ -131,7 +142,8 @@ function childTurn(turn: SupervisedTurn, agent: string, { turnId, prompt }: Pick
     workingDirectory,
     ...(fileFolder !== undefined && { fileFolder }),
     skills,
-    ...(mcpServers !== undefined && { mcpServers }),
+    // Its own tools would let it ask in turn.
+    ...(mcpServers !== undefined && { mcpServers: mcpServers.filter((server) => !isOurs(server)) }),
     hop,
     ...(turn.trace !== undefined && { trace: turn.trace }),
     ...(ready !== undefined && { ready }),

@@ -116,7 +116,8 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
       connect() {
         if (connections.size > MAX_OWN_SERVERS) throw new Error('too many servers run');
         if (server.type === 'sse') throw new Error('servers of type sse are not supported');
-        if (server.type !== 'stdio') return overHttp(server, options.fetchFor(owner));
+        if (server.type === 'trestle') throw new Error('this turn has no tools of this program');
+        if (server.type !== 'stdio') return overHttp(server, server.isOurs === true ? fetch : options.fetchFor(owner));
         const env = Object.fromEntries(server.env.map(({ name, value }) => [name, value]));
         return start({ ...server, env }, { owner, member, agent: 'mcp-session', folder, isCallers: true });
       },

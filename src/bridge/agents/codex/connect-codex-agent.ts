@@ -6,7 +6,7 @@ import { bareEnvelope, RemoteError } from '../../../platform/json-rpc/envelope.t
 import type { MessageChannel } from '../../../platform/json-rpc/message-channel.ts';
 import { createPeer } from '../../../platform/json-rpc/peer.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
-import type { SessionMcpServer } from '../../sessions/mcp-servers.ts';
+import type { ReachableMcpServer } from '../../sessions/mcp-servers.ts';
 import {
   type AgentConnection,
   createAgentChannel,
@@ -292,7 +292,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
 }
 
 /** The servers as settings of the thread, added to those that Codex has of its own. A dot in a key would end the name. */
-function configOf(servers: readonly SessionMcpServer[]): { readonly config?: object } {
+function configOf(servers: readonly ReachableMcpServer[]): { readonly config?: object } {
   if (servers.length === 0) return {};
   const asRecord = (pairs: readonly { readonly name: string; readonly value: string }[]) =>
     Object.fromEntries(pairs.map(({ name, value }) => [name, value]));

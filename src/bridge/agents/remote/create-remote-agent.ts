@@ -9,6 +9,7 @@ import { readMessage } from '../../call-bridge.ts';
 import { MAX_INLINE_BYTES } from '../../contract/session.ts';
 import { QuestionEvent, type QuestionForm } from '../../contract/session-update.ts';
 import { hopHeader } from '../../forwarding/call-node.ts';
+import { isOurs } from '../../sessions/mcp-servers.ts';
 import type {
   AgentAbilities,
   AgentEnd,
@@ -367,9 +368,10 @@ function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, 
   };
 }
 
-/** The other bridge keeps them with its session. One that does not know the member ignores it. */
+/** The other bridge keeps them with its session. One that does not know the member ignores it. Our own tools stay here. */
 function serversOf({ mcpServers = [] }: AgentTurn): { readonly mcpServers?: AgentTurn['mcpServers'] } {
-  return mcpServers.length === 0 ? {} : { mcpServers };
+  const passed = mcpServers.filter((server) => !isOurs(server));
+  return passed.length === 0 ? {} : { mcpServers: passed };
 }
 
 /** Usable when one of the agents there is. */
