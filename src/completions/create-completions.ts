@@ -22,6 +22,7 @@ import type { KeyAccess } from './keys/key-access.ts';
 import type { OwnKeys } from './keys/key-register.ts';
 import { createUpstreamObjects } from './lanes/upstream-objects.ts';
 import { createMeteredKeys, type KeyOwners, type MeteredKeys, type MeteredKeysOptions } from './metered-keys.ts';
+import { createBatchCharges } from './operations/batch-file.ts';
 import { createChatHandler } from './operations/chat-handler.ts';
 import { createEmbed, createEmbeddingsHandler } from './operations/embeddings-handler.ts';
 import { createMediaHandler } from './operations/media-handler.ts';
@@ -129,6 +130,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
   const stored = createStoredObjects({
     ...{ pipeline, findApi, objects, send, storedInResponses, allowsOrigin, clock, makeId },
     filesApi: settings.files_api,
+    charges: createBatchCharges(metered.batches, objects),
     onError: (error, batch) => logger.warn({ err: error, batch }, 'a batch was not cancelled'),
   });
   const stopWatching = options.owners?.watch(({ id, state }) => {

@@ -12,7 +12,7 @@ import type { PriceOf } from './apis/prices.ts';
 import type { Admissions } from './keys/admission.ts';
 import { createApiBudgets } from './keys/api-budgets.ts';
 import { createBudgets } from './keys/budgets.ts';
-import { createAdmissions } from './keys/create-admissions.ts';
+import { chargesOf, createAdmissions } from './keys/create-admissions.ts';
 import { createKeyLookup } from './keys/issued-key.ts';
 import { createKeyAccess, type KeyAccess } from './keys/key-access.ts';
 import {
@@ -29,6 +29,7 @@ import { type CallLog, createCallLog, startUsageRetention } from './metering/cal
 import { createCallFigures, createCallSpans } from './metering/call-telemetry.ts';
 import { createOwnUsage, createUsageReport } from './metering/usage-cells.ts';
 import { createUsageMeter } from './metering/usage-meter.ts';
+import type { BatchMeter } from './operations/batch-file.ts';
 import type { CompletionsSettings } from './settings.ts';
 import type { CompletionsSchema } from './storage/completions-schema.ts';
 import { createExportStore } from './storage/export-store.ts';
@@ -46,6 +47,8 @@ export interface MeteredKeys {
   readonly ownKeys: OwnKeys;
   readonly report: ReturnType<typeof createUsageReport>;
   readonly calls: CallLog;
+  /** For batches, whose use is known hours after they were charged. */
+  readonly batches: BatchMeter;
   readonly figures: readonly FigureSource[];
   reload(settings: Pick<CompletionsSettings, 'master_key'>): void;
   /** Stores and sends what is left. The last call must have been settled before. */
@@ -197,6 +200,17 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     ),
     report,
     calls: createCallLog({ store: createCallStore(database), flush: meter.flush, clock }),
+    batches: {
+      priceOf,
+      chargesOf(holder, api) {
+        const charges = chargesOf(holder, clock.now());
+        return apis?.charged({ outcome: { api }, costNano: 1, charges }).charges ?? charges;
+      },
+      correct(call) {
+        for (const { bucket, period } of call.charges ?? []) budgets.correct(bucket, period, call.costNano);
+        meter.observe(call);
+      },
+    },
     figures: figures.sources,
     reload: access.reload,
     async stop() {

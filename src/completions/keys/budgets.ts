@@ -12,6 +12,8 @@ export interface Budgets {
     budget: Budget,
     nano: number,
   ): BudgetReservation | undefined | Promise<BudgetReservation | undefined>;
+  /** Adds to what was spent in a period, without asking for room; a negative amount is given back. */
+  correct(keyId: string, period: string, nano: number): void;
 }
 
 /** Budgets that this instance counts alone. */
@@ -170,6 +172,13 @@ export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: 
   }
 
   const budgets: OwnBudgets = {
+    correct(keyId, period, nano) {
+      const spending = known.get(keyId);
+      // What was not read yet will be read with the correction.
+      if (spending?.period !== period) return;
+      spending.settled += nano;
+      spending.spent += nano;
+    },
     prepare(keyId, budget) {
       const spending = find(keyId);
       const { reading } = spending;

@@ -310,7 +310,7 @@ const NOTHING_TAKEN: Entered = { taken: [], headers: () => NO_HEADERS, reservati
 const PERIODS = ['day', 'month', 'total'] as const;
 
 /** A key is charged for the period of its budget. A person may get another plan, so what they spend is counted for every period. */
-function chargesOf({ id: keyId, buckets }: KeyHolder, now: number): readonly Charge[] {
+export function chargesOf({ id: keyId, buckets }: KeyHolder, now: number): readonly Charge[] {
   return buckets.flatMap(({ id, limits: { budget } }) => {
     if (budget === undefined) return [];
     const periods = id === keyId ? [budget.period] : PERIODS;

@@ -170,6 +170,12 @@ export function createSharedBudgets(options: SharedBudgetsOptions): SharedBudget
 
   return {
     prepare: () => undefined,
+    correct(bucket, period, nano) {
+      const held = find(bucket, period);
+      // Less than nothing: what is given back is ours until it is stored, and then goes back with the rest.
+      held.unstored += nano;
+      planReturn(held);
+    },
     reserve(bucket, budget, nano) {
       const held = find(bucket, periodOf(budget.period, clock.now()));
       if (hasRoom(held, nano)) return take(held, budget, nano);

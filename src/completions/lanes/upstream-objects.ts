@@ -31,6 +31,8 @@ export interface UpstreamObjects {
   /** Those of one kind that an owner has stored since a moment. */
   since(kind: StoredKind, owner: string, time: number): Promise<readonly StoredObject[]>;
   forget(id: string, holder: Owned): Promise<void>;
+  /** Takes what is noted with an object, once: false where another call has done so. */
+  takeDetail(object: StoredObject, holder: Owned): Promise<boolean>;
 }
 
 export type StoredKind = 'file' | 'batch';
@@ -133,6 +135,7 @@ export function createUpstreamObjects({ store, clock, onError }: UpstreamObjects
       }
     },
     forget: (id, holder) => store.remove(id, ownerOf(holder)),
+    takeDetail: ({ id, detail }, holder) => store.takeDetail(id, ownerOf(holder), detail),
   };
 }
 

@@ -19,7 +19,8 @@ interface UsageSums {
 
 /** Adds calls up for all reports, so that the figures are correct even when the calls themselves are not kept. */
 interface UsageAdder {
-  add(record: UsageRecordRow, charges?: readonly Charge[]): void;
+  /** A correction is a record, and not a request. */
+  add(record: UsageRecordRow, charges?: readonly Charge[], isCorrection?: boolean): void;
   /** Returns the sums, and starts again from zero. */
   take(): UsageSums;
   /** What a key or a person spent in a period and was not taken yet. */
@@ -71,9 +72,9 @@ export function createUsageAdder(maxQuarters = MAX_QUARTERS, release: Release = 
   }
 
   return {
-    add(record, charges = []) {
+    add(record, charges = [], isCorrection = false) {
       const sums = quarterFor(record, quarterOf(record.at));
-      sums.requests += 1;
+      if (!isCorrection) sums.requests += 1;
       if (record.outcome === 'error' || record.outcome === 'partial') sums.errors += 1;
       sums.prompt_tokens += record.prompt_tokens;
       sums.completion_tokens += record.completion_tokens;
@@ -168,7 +169,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       const { call, id, at } = item;
       if (call === undefined) continue;
       item.record = usageRecord(call, id, at);
-      adder.add(item.record, call.charges);
+      adder.add(item.record, call.charges, call.isCorrection);
       item.content = call.outcome.content;
       item.call = undefined;
     }

@@ -2,13 +2,17 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { parseRequest } from '../../platform/json/parse-json.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
-import type { ChatRequest } from '../contract/chat.ts';
+import type { PriceOf } from '../apis/prices.ts';
+import type { ChatRequest, Usage } from '../contract/chat.ts';
 import type { ResponsesRequest } from '../contract/responses.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
-import { asObject, type JsonObject } from '../dialects/json-value.ts';
+import { asCount, asObject, type JsonObject } from '../dialects/json-value.ts';
+import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
+import { statusOf } from '../errors.ts';
+import { type CallOutcome, type Charge, type KeyHolder, priceCall, type SettledCall } from '../keys/admission.ts';
 import { notStored, type Reference, type StoredObject, type UpstreamObjects } from '../lanes/upstream-objects.ts';
-import { estimateTokensIn, expectedAnswerTokens } from '../relay/token-usage.ts';
-import { CallerPresence } from '../routing/call-record.ts';
+import { estimatedUsage, estimateTokensIn, expectedAnswerTokens } from '../relay/token-usage.ts';
+import { CallerPresence, type FinishCall, type MeasuredUsage } from '../routing/call-record.ts';
 
 /** What all lines of a file for a batch ask for together. It is stored with the file, and charged with the batch. */
 export interface BatchPlan {
@@ -229,4 +233,93 @@ export function createBatchStops({ objects, clock, cancel, onError }: BatchStops
       for (const presence of running) presence.leave();
     },
   };
+}
+
+/** What batches need of keys and budgets. */
+export interface BatchMeter {
+  readonly priceOf: PriceOf;
+  /** The budgets that a batch counts for when it begins now. */
+  chargesOf(holder: KeyHolder, api: string): readonly Charge[];
+  /** Stores the difference between an estimate and what was used. */
+  correct(call: SettledCall): void;
+}
+
+/** Whom and what a batch was charged, by an estimate. It is stored with the batch until its use is known. */
+interface BatchCharge {
+  readonly holder: Pick<KeyHolder, 'id' | 'owner' | 'team' | 'tags'>;
+  readonly plan: BatchPlan;
+  readonly api: string;
+  readonly requestId: string;
+  readonly costNano: number;
+  readonly charges: readonly Charge[];
+}
+
+interface NewBatch extends Pick<BatchCharge, 'plan' | 'api' | 'requestId'> {
+  readonly holder: KeyHolder;
+}
+
+export type BatchCharges = ReturnType<typeof createBatchCharges>;
+
+/** Notes what the API has done. The call ends and is charged also where that fails, because the API has done it. */
+export async function settle(finish: FinishCall, note: () => Promise<void>, measured?: MeasuredUsage): Promise<void> {
+  try {
+    await note();
+  } catch (error) {
+    finish({ outcome: 'error', status: statusOf(error), measured });
+    throw error;
+  }
+  finish({ outcome: 'ok', status: 200, measured });
+}
+
+/** Charges of batches: an estimate when they begin, corrected by what their API says that they used. */
+export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObjects, 'takeDetail'>) {
+  function priced(holder: BatchCharge['holder'], { plan, api, requestId }: Omit<NewBatch, 'holder'>, usage: Usage) {
+    const counted: Usage & { readonly service_tier: string } = { ...usage, service_tier: 'batch' };
+    const outcome: CallOutcome = {
+      ...{ model: plan.model, api, upstreamModel: plan.upstreamModel, requestId, operation: 'batch' },
+      ...{ usage: counted, estimated: false, outcome: 'ok', status: 200 },
+      ...{ attempts: 0, durationMs: 0, firstTokenMs: 0 },
+    };
+    return priceCall(holder as KeyHolder, outcome, meter.priceOf);
+  }
+
+  return {
+    /** What is stored with a batch that was charged its estimate now. */
+    detailOf({ holder, ...batch }: NewBatch): string {
+      const { id, owner, team, tags } = holder;
+      const named = { id, owner, ...(team !== undefined && { team }), ...(tags !== undefined && { tags }) };
+      const { promptTokens, answerTokens } = batch.plan;
+      const { costNano } = priced(named, batch, estimatedUsage(promptTokens, answerTokens));
+      const charges = costNano > 0 ? meter.chargesOf(holder, batch.api) : [];
+      return JSON.stringify({ ...batch, holder: named, costNano, charges } satisfies BatchCharge);
+    },
+    /** Puts what a batch used in the place of its estimate, once, when its API tells it. */
+    async correct(stored: StoredObject, owner: KeyHolder, batch: JsonObject): Promise<void> {
+      const usage = stored.detail === '' ? undefined : usedBy(batch);
+      if (usage === undefined || !(await objects.takeDetail(stored, owner))) return;
+      const charge = JSON.parse(stored.detail) as BatchCharge;
+      const { promptTokens, answerTokens } = charge.plan;
+      const used = priced(charge.holder, charge, usage);
+      meter.correct({
+        ...used,
+        promptTokens: used.promptTokens - promptTokens,
+        completionTokens: used.completionTokens - answerTokens,
+        costNano: used.costNano - charge.costNano,
+        charges: charge.charges,
+        isCorrection: true,
+      });
+    },
+  };
+}
+
+const ENDED = new Set<unknown>(['completed', 'failed', 'expired', 'cancelled']);
+
+/** What a batch that has ended used; undefined while it runs, and where the API does not tell. */
+function usedBy({ status, usage, request_counts: counts }: JsonObject): Usage | undefined {
+  if (!ENDED.has(status)) return undefined;
+  const used = readResponsesUsage(usage);
+  if (used !== undefined && used.total_tokens > 0) return used;
+  return asObject(counts) !== undefined && asCount(asObject(counts)?.completed) === 0
+    ? estimatedUsage(0, 0)
+    : undefined;
 }

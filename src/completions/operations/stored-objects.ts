@@ -9,7 +9,6 @@ import type { FindApi } from '../apis/model-api.ts';
 import type { BatchRequest, ListQuery } from '../contract/operations.ts';
 import { failureInBody } from '../dialects/failure.ts';
 import { asWords, type JsonObject, parseEvent } from '../dialects/json-value.ts';
-import { statusOf } from '../errors.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { messagesLane, passedHeaders } from '../lanes/request-lanes.ts';
 import type { StoredKind, StoredObject, UpstreamObjects } from '../lanes/upstream-objects.ts';
@@ -18,13 +17,21 @@ import { openStream } from '../relay/open-stream.ts';
 import { relayStream, sendJson } from '../relay/relay-stream.ts';
 import { estimatedUsage } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { type CallerPresence, type FinishCall, type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
+import { type CallerPresence, watchCaller } from '../routing/call-record.ts';
 import { DEMO_API, placeOf } from '../routing/model-plan.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
 import type { OutgoingCall, SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms, type UpstreamBody, type UpstreamMethod } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
-import { checkLines, createBatchStops, planOf, readBatchFile, type StoredInResponses } from './batch-file.ts';
+import {
+  type BatchCharges,
+  checkLines,
+  createBatchStops,
+  planOf,
+  readBatchFile,
+  type StoredInResponses,
+  settle,
+} from './batch-file.ts';
 import { readCallOptions } from './call-options.ts';
 import type { ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
@@ -38,6 +45,7 @@ export interface StoredObjectsOptions extends Pick<Runtime, 'clock' | 'makeId'> 
   readonly objects: UpstreamObjects;
   readonly send: SendUpstream;
   readonly storedInResponses: StoredInResponses;
+  readonly charges: BatchCharges;
   /** The API for files of callers that name none. Empty: OpenAI where it can be called, else the demo API. */
   readonly filesApi: string;
   /** Whether a page of this origin may call. */
@@ -72,7 +80,8 @@ const FILES = 'application/octet-stream';
  * caller who stored it. Lists are made from our own table, so nobody sees what others have.
  */
 export function createStoredObjects(options: StoredObjectsOptions) {
-  const { pipeline, findApi, objects, send, storedInResponses, filesApi, allowsOrigin, clock, makeId } = options;
+  const { pipeline, findApi, objects, send, storedInResponses, charges, filesApi, allowsOrigin, clock, makeId } =
+    options;
   const demo = createDemoStore(makeId, clock.now);
   const alarms = createAlarms(clock);
   const stops = createBatchStops({ objects, clock, cancel: cancelFor, onError: options.onError });
@@ -132,14 +141,12 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     return { ...attempted.result, finish: attempted.finish };
   }
 
-  /** The results of a batch are files of its owner. */
-  async function noteResults(object: JsonObject, place: string, holder: KeyHolder): Promise<void> {
+  /** The results of a batch are files of its owner, and its use is known with them. */
+  async function noteResults(object: JsonObject, batch: StoredObject, holder: KeyHolder): Promise<void> {
     const ids = [object.output_file_id, object.error_file_id].flatMap((id) => asWords(id) ?? []);
-    if (ids.length > 0)
-      await objects.add(
-        ids.map((id) => stored(id, 'file', place)),
-        holder,
-      );
+    const files = ids.map((id) => stored(id, 'file', batch.place));
+    if (files.length > 0) await objects.add(files, holder);
+    await charges.correct(batch, holder, object);
   }
 
   /** Asks for one object of the caller's own, and answers with what the API says. */
@@ -147,10 +154,10 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     const { head, caller: holder, reply, params } = call;
     const found = await objects.find(params.id, kind, holder, `${kind}_id`);
     const admitted = await admitOwn(call, kind, found.place);
-    const { object, bytes, place, finish } = await ask(admitted, head, request(found.id));
+    const { object, bytes, finish } = await ask(admitted, head, request(found.id));
     await settle(finish, async () => {
       if (isLast) await objects.forget(found.id, holder);
-      if (kind === 'batch') await noteResults(object, place, holder);
+      if (kind === 'batch') await noteResults(object, found, holder);
     });
     sendJson(reply, admitted.record.headers(), bytes);
     return reply;
@@ -178,7 +185,8 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   }
 
   /** Undefined for an object that its API does not have any more. */
-  async function show(call: KeyCall, head: RequestHead, { id, kind, place }: StoredObject, admitted: AdmittedCall) {
+  async function show(call: KeyCall, head: RequestHead, shown: StoredObject, admitted: AdmittedCall) {
+    const { id, kind, place } = shown;
     const request = requestFor(kind, id);
     const [plan = admitted.plan] = pipeline.resolvable(`${apiOf(place)}/${PATHS[kind]}`);
     const record = { ...admitted.record, settle: () => undefined };
@@ -186,7 +194,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     try {
       const { object, finish } = await ask(part, head, request);
       await settle(finish, async () => {
-        if (kind === 'batch') await noteResults(object, place, call.caller);
+        if (kind === 'batch') await noteResults(object, shown, call.caller);
       });
       return object;
     } catch (error) {
@@ -339,8 +347,10 @@ export function createStoredObjects(options: StoredObjectsOptions) {
       });
       const usage = { ...estimatedUsage(promptTokens, answerTokens), service_tier: 'batch' };
       const note = async () => {
-        await objects.add([stored(String(object.id), 'batch', place)], holder);
-        await noteResults(object, place, holder);
+        const detail = charges.detailOf({ holder, plan, api: apiOf(place), requestId: head.requestId });
+        const batch = { ...stored(String(object.id), 'batch', place), detail };
+        await objects.add([batch], holder);
+        await noteResults(object, batch, holder);
       };
       await settle(finish, note, { usage, estimated: true });
       sendJson(reply, admitted.record.headers(), bytes);
@@ -351,17 +361,6 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     cancelBatch: (call: IdCall) => answerOwn(call, 'batch', cancelRequest),
     ...stops,
   };
-}
-
-/** Notes what the API has done. The call ends and is charged also where that fails, because the API has done it. */
-async function settle(finish: FinishCall, note: () => Promise<void>, measured?: MeasuredUsage): Promise<void> {
-  try {
-    await note();
-  } catch (error) {
-    finish({ outcome: 'error', status: statusOf(error), measured });
-    throw error;
-  }
-  finish({ outcome: 'ok', status: 200, measured });
 }
 
 const PATHS = { file: 'files', batch: 'batches' } as const;

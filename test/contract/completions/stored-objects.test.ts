@@ -187,6 +187,45 @@ test('a budget refuses the batch that it cannot pay, and never the results of on
   assert.equal((await ask('GET', '/v1/files/file-out/content', { key: mine })).status, 200);
 });
 
+test('a batch that has ended is charged for what its API says it used, once, and its budget has room again', async (t) => {
+  const { upstream, ask, newKey, upload, calls } = await start(t, answers({ ...FILE, purpose: 'batch' }));
+  const mine = await newKey({ budget: { usd: 6, period: 'month' } });
+  const total = async () => ((await (await ask('GET', '/v1/usage?group_by=model')).json()) as Json).total;
+  const asked = { input_file_id: 'file-1', endpoint: CHAT, completion_window: '24h' };
+  await upload(line('lab/small', { max_tokens: 1000 }), 'batch', { key: mine });
+  const batch = { id: 'batch_1', object: 'batch', status: 'in_progress', request_counts: { total: 1, completed: 0 } };
+  upstream.script(answers(batch));
+  assert.equal((await ask('POST', '/v1/batches', { key: mine, body: asked })).status, 200);
+  assert.equal((await ask('GET', '/v1/batches/batch_1', { key: mine })).status, 200);
+  const refused = await ask('POST', '/v1/batches', { key: mine, body: asked });
+  assert.deepEqual([refused.status, await code(refused)], [429, 'insufficient_quota'], 'its estimate holds');
+  assert.equal((await total()).completion_tokens, 1000, 'it has not ended');
+
+  const usage = { input_tokens: 20, output_tokens: 100, total_tokens: 120 };
+  const ended = { ...batch, status: 'completed', request_counts: { total: 1, completed: 1 }, usage };
+  upstream.script(answers(ended));
+  const before = (await total()).requests;
+  const both = await Promise.all([1, 2].map(() => ask('GET', '/v1/batches/batch_1', { key: mine })));
+  assert.deepEqual(
+    both.map(({ status }) => status),
+    [200, 200],
+  );
+  assert.equal((await ask('GET', '/v1/batches', { key: mine })).status, 200);
+  const corrections = (await calls()).filter(({ cost_usd: cost }) => cost < 0);
+  assert.equal(corrections.length, 1);
+  assert.deepEqual([corrections[0].model, corrections[0].usage.completion_tokens], ['lab/small', -900]);
+  const sums = await total();
+  assert.equal(sums.requests, before + 3, 'a correction is not a request');
+  assert.deepEqual([sums.prompt_tokens, sums.completion_tokens], [20, 100]);
+  assert.equal(sums.cost_usd, 20 * 0.0005 + 100 * 0.005);
+
+  upstream.script(answers({ ...batch, id: 'batch_2' }));
+  assert.equal((await ask('POST', '/v1/batches', { key: mine, body: asked })).status, 200, 'the budget has room');
+  upstream.script(answers({ ...batch, id: 'batch_2', status: 'failed' }));
+  assert.equal((await ask('POST', '/v1/batches/batch_2/cancel', { key: mine })).status, 200);
+  assert.equal((await total()).cost_usd, sums.cost_usd, 'a batch that did nothing costs nothing');
+});
+
 test('a line of a batch asks for nothing that a request may not ask for', async (t) => {
   const { upstream, newKey, upload } = await start(t, answers(FILE));
   const limited = await newKey({ models: ['cheap'] });
