@@ -57,7 +57,8 @@ export const bridgeErrors = {
   FORBIDDEN: {
     status: 403,
     rpc: -32004,
-    message: 'This credential may not do this; use one of the owner, or of an administrator.',
+    message:
+      "This credential may not do this: the work is someone else's, or the scopes of the credential or the plan of its person do not include agents. Use a credential of the owner, or ask an administrator for a plan with agents.",
   },
   NOT_IN_TEAM: {
     status: 403,

@@ -126,6 +126,7 @@ function registerToken(program: Command, context: CommandContext): void {
         scope,
         ...(days !== undefined && { expires_in_days: days }),
       };
+      context.stderr('A new token needs your approval in a browser, as a login does.\n');
       const created = await requestToken(login.url, asked, context);
       context.stdout(
         isJson ? `${JSON.stringify({ id: created.tokenId, token: created.token })}\n` : `${created.token}\n`,

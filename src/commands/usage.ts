@@ -1,6 +1,7 @@
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
+import { TrestleError } from '../client/trestle-error.ts';
 import { boundedFetch } from '../platform/http/bounded-fetch.ts';
 import type { ControlResult } from '../system/controls.ts';
 import type { CommandContext } from './command-context.ts';
@@ -63,7 +64,13 @@ export function registerUsage(program: Command, context: CommandContext): void {
           login === undefined
             ? await callFromCommand(options, context, 'completions', 'usage.report', query)
             : await readReport(login, query, context);
-        const sessions = await sumSessions(trestle, completions, by, textOptions(options, ['owner']));
+        const sessions = await sumSessions(trestle, completions, by, textOptions(options, ['owner'])).catch(
+          (error: unknown) => {
+            // Someone whose plan includes no agents has calls to pay for, and no sessions.
+            if (!(error instanceof TrestleError) || error.code !== 'FORBIDDEN') throw error;
+            return { by: 'agent', data: [], total: NOTHING, truncated: false } as const;
+          },
+        );
         const text = () => usageText(completions, sessions, context.color);
         context.stdout(options.json === true ? `${JSON.stringify({ completions, sessions })}\n` : text());
       }),

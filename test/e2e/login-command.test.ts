@@ -39,9 +39,9 @@ async function codeIn(terminal: Terminal): Promise<string> {
   return until('the code', () => /\b[B-Z]{4}-[B-Z]{4}\b/.exec(terminal.screen())?.[0]);
 }
 
-async function decide(terminal: Terminal, approve: boolean): Promise<void> {
+async function decide(terminal: Terminal, approve: boolean, identifier = 'Ada'): Promise<void> {
   const code = await codeIn(terminal);
-  const { token } = await post('login', { identifier: 'Ada', password: PASSWORD });
+  const { token } = await post('login', { identifier, password: PASSWORD });
   await post(`device/approval/${code}`, { approve }, token);
 }
 
@@ -68,6 +68,7 @@ test('login, work on that server, create and revoke tokens, and log out, on a te
   assert.doesNotMatch(agents.stdout, /qwen/, 'what can be installed here is not for that server');
 
   const creation = machine.inTerminal('token', 'create', 'ci', '--scopes', 'completions', '--days', '7');
+  await creation.shows('A new token needs your approval in a browser');
   await decide(creation, true);
   assert.equal(await creation.ended, 0, creation.screen());
   const created = /^tpt_[\w-]{43}/m.exec(creation.screen())?.[0] ?? '';
@@ -135,6 +136,24 @@ test('--team works for a team of the person who is logged in', async (t) => {
   const jobs = await machine.run('jobs', '--team', 'team_none');
   assert.deepEqual([jobs.code, jobs.stdout], [1, '']);
   assert.match(jobs.stderr, /You are not in the team "team_none".*NOT_IN_TEAM/);
+});
+
+test('someone whose plan includes no agents reads the own usage, and learns why nothing can be run', async (t) => {
+  const { token } = await post('login', { identifier: 'Ada', password: PASSWORD });
+  const { token: invitation = '' } = await post('admin/invitations', {}, token);
+  const eve = { name: 'Eve', email: 'eve@example.org', password: PASSWORD };
+  const accepted = await post('invitations/accept', { ...eve, token: invitation });
+  assert.equal(accepted.error, undefined, accepted.message);
+  const machine = await newMachine(t);
+  const login = machine.inTerminal('login', server.url);
+  await decide(login, true, 'Eve');
+  assert.equal(await login.ended, 0, login.screen());
+  const usage = await machine.run('usage');
+  assert.equal(usage.code, 0, usage.stderr);
+  assert.match(usage.stdout, /No calls\.\n[\s\S]*No sessions\./);
+  const ran = await machine.run('run', 'Hello');
+  assert.equal(ran.code, 1);
+  assert.match(ran.stderr, /ask an administrator for a plan with agents/);
 });
 
 test('Ctrl-C while waiting, and a denial, store nothing', async (t) => {
