@@ -83,6 +83,7 @@ export const unitPrices = {
   per_image: unitPrice('image that the model draws'),
   per_second: unitPrice('second of a recording that the model hears'),
   per_character: unitPrice('character that the model speaks'),
+  per_search: unitPrice('search of the web that the API makes for the model'),
 };
 
 /** What all callers together may spend at a model API. */

@@ -81,6 +81,7 @@ const Cost = Type.Object({
   per_image: Price,
   per_second: Price,
   per_character: Price,
+  per_search: Price,
 });
 const Tokens = Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_TOKENS }));
 const Flag = Type.Optional(Type.Boolean());
@@ -113,7 +114,7 @@ const ModelFacts = Type.Object({
 });
 type ModelFacts = Static<typeof ModelFacts>;
 
-/** The form of `https://models.dev/api.json`, with prices of a million tokens, and of one image, second or character (`per_...`); what we do not know is left out. */
+/** The form of `https://models.dev/api.json`, with prices of a million tokens, and of one image, second, character or search (`per_...`); what we do not know is left out. */
 const CatalogueFile = Type.Record(
   Type.String({ pattern: '^[^\\s/]{1,64}$' }),
   Type.Object({ models: Type.Record(Type.String({ pattern: '^[^\\s\\u0000-\\u001f]{1,200}$' }), ModelFacts) }),
@@ -204,6 +205,7 @@ function readRates(cost: Static<typeof Cost>): TokenPrices {
     ...(cost.per_image !== undefined && { perImage: cost.per_image }),
     ...(cost.per_second !== undefined && { perSecond: cost.per_second }),
     ...(cost.per_character !== undefined && { perCharacter: cost.per_character }),
+    ...(cost.per_search !== undefined && { perSearch: cost.per_search }),
   };
 }
 

@@ -31,7 +31,7 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
  * A line for each model: its name, the context window and the longest answer in tokens, the prices of a million tokens
  * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known. Other prices of a
  * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
- * `image` (input), `each_image`, `each_second` and `each_character` (of one, not of a million) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
+ * `image` (input), `each_image`, `each_second`, `each_character` and `each_search` (of one, not of a million) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
  * at `/responses` alone; `by=rawPredict`: Vertex serves it in the form of the Messages API. `can=tools,reasoning`: what it can do of these two; `can=-`: neither.
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
@@ -45,7 +45,13 @@ export function parseModels(api: string, text: string): readonly KnownModel[] {
       id,
       ...(context !== '-' && { contextWindow: Number(context) }),
       ...(output !== '-' && { maxOutputTokens: Number(output) }),
-      ...(hasPrice && { prices: { input: perToken(inputPrice), output: perToken(outputPrice), ...readPrices(more) } }),
+      ...(hasPrice && {
+        prices: {
+          ...{ input: perToken(inputPrice), output: perToken(outputPrice) },
+          ...(readAbilities(more).tools === true && SEARCH_FEES[api]),
+          ...readPrices(more),
+        },
+      }),
       ...(modalities !== '-' && { inputModalities: modalities.split(',') }),
       ...(more.includes(BY_RESPONSES) && { operation: 'responses' as const }),
       ...(more.includes(BY_RAW_PREDICT) && { operation: 'rawPredict' as const }),
@@ -53,6 +59,12 @@ export function parseModels(api: string, text: string): readonly KnownModel[] {
     };
   });
 }
+
+/** What these APIs take for each search of the web, whichever model asks for it. */
+const SEARCH_FEES: Readonly<Record<string, { readonly perSearch: number }>> = {
+  anthropic: { perSearch: 0.01 },
+  openai: { perSearch: 0.01 },
+};
 
 const BY_RESPONSES = 'by=responses';
 const BY_RAW_PREDICT = 'by=rawPredict';
@@ -80,6 +92,7 @@ const EACH_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
   each_image: 'perImage',
   each_second: 'perSecond',
   each_character: 'perCharacter',
+  each_search: 'perSearch',
 };
 
 function readPrices(fields: readonly string[]): Partial<ModelPrices> {

@@ -98,6 +98,8 @@ export interface UnitKinds {
   readonly perImage: number;
   readonly perSecond: number;
   readonly perCharacter: number;
+  /** A search of the web that the API makes for the model. */
+  readonly perSearch: number;
 }
 
 export interface TokenPrices extends Partial<TokenKinds>, Partial<UnitKinds> {

@@ -179,6 +179,7 @@ function describeRates(rates: Rates) {
     ...own('per_image', rates.perImage, 0),
     ...own('per_second', rates.perSecond, 0),
     ...own('per_character', rates.perCharacter, 0),
+    ...own('per_search', rates.perSearch, 0),
   };
 }
 

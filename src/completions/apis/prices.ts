@@ -29,11 +29,12 @@ export interface TokenCounts extends Partial<TokenKinds>, UnitCounts {
   readonly batch?: boolean;
 }
 
-/** What one call made or read besides tokens: images, seconds of a recording that was heard, characters that were spoken. */
+/** What one call made or read besides tokens: images, seconds of a recording that was heard, characters that were spoken, searches of the web. */
 export interface UnitCounts {
   readonly images?: number;
   readonly seconds?: number;
   readonly characters?: number;
+  readonly searches?: number;
 }
 
 const PICO_PER_USD = 1e12;
@@ -104,6 +105,7 @@ export function costOf(price: Price, tokens: TokenCounts): number {
   add(tokens.images ?? 0, rates.perImage);
   add(tokens.seconds ?? 0, rates.perSecond);
   add(tokens.characters ?? 0, rates.perCharacter);
+  add(tokens.searches ?? 0, rates.perSearch);
   return Math.min(nano + Math.round(pico / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
 }
 
@@ -152,6 +154,7 @@ export function countTokens(usage: Usage | undefined): TokenCounts {
   const raw = usage as Readonly<Record<string, unknown>>;
   const prompt = (usage.prompt_tokens_details ?? NO_DETAILS) as Readonly<Record<string, unknown>>;
   const completion = (usage.completion_tokens_details ?? NO_DETAILS) as Readonly<Record<string, unknown>>;
+  const tools = (raw.server_tool_use ?? NO_DETAILS) as Readonly<Record<string, unknown>>;
   const lifetimes = (raw.cache_creation ?? NO_DETAILS) as Readonly<Record<string, unknown>>;
   const written =
     count(prompt.cache_creation_tokens) || count(prompt.cache_write_tokens) || count(raw.cache_creation_input_tokens);
@@ -174,6 +177,7 @@ export function countTokens(usage: Usage | undefined): TokenCounts {
     images: count(raw.images),
     seconds: count(raw.seconds),
     characters: count(raw.characters),
+    searches: count(tools.web_search_requests),
   };
 }
 
@@ -201,6 +205,7 @@ function ratesOf({ input, output, ...prices }: RatePrices): Rates {
     perImage: pico(prices.perImage ?? 0),
     perSecond: pico(prices.perSecond ?? 0),
     perCharacter: pico(prices.perCharacter ?? 0),
+    perSearch: pico(prices.perSearch ?? 0),
   };
 }
 
@@ -233,5 +238,6 @@ function configuredRates(given: ConfiguredRates): RatePrices {
     ...set('perImage', given.per_image),
     ...set('perSecond', given.per_second),
     ...set('perCharacter', given.per_character),
+    ...set('perSearch', given.per_search),
   };
 }

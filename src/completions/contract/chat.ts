@@ -141,6 +141,9 @@ export const Usage = Type.Object({
       audio_tokens: Type.Optional(Type.Integer()),
     }),
   ),
+  server_tool_use: Type.Optional(
+    Type.Object({ web_search_requests: Type.Integer({ description: 'Searches of the web that the API made.' }) }),
+  ),
   estimated: Type.Optional(Type.Boolean()),
   cost: Type.Optional(
     Type.Number({ description: 'What the call cost, in USD. In translated answers, with `completions.usage_cost`.' }),

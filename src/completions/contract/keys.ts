@@ -226,6 +226,7 @@ const Rates = {
   per_image: Type.Optional(Type.Number({ description: 'For each image that it draws.' })),
   per_second: Type.Optional(Type.Number({ description: 'For each second of a recording that it hears.' })),
   per_character: Type.Optional(Type.Number({ description: 'For each character that it speaks.' })),
+  per_search: Type.Optional(Type.Number({ description: 'For each search of the web that its API makes for it.' })),
 };
 
 const Pricing = Type.Object(

@@ -49,10 +49,13 @@ interface TokenCounts {
   readonly image?: number;
   /** Of the completion, spent on reasoning. */
   readonly reasoning?: number;
+  /** Searches of the web, beside the tokens. */
+  readonly searches?: number;
 }
 
 export function usageOf(counts: TokenCounts): Usage {
   const { prompt, completion, cached = 0, cacheWritten = 0, audio = 0, image = 0, reasoning = 0 } = counts;
+  const { searches = 0 } = counts;
   const cacheWritten1h = Math.min(counts.cacheWritten1h ?? 0, cacheWritten);
   return {
     prompt_tokens: prompt,
@@ -68,6 +71,7 @@ export function usageOf(counts: TokenCounts): Usage {
       },
     }),
     ...(reasoning > 0 && { completion_tokens_details: { reasoning_tokens: reasoning } }),
+    ...(searches > 0 && { server_tool_use: { web_search_requests: searches } }),
   };
 }
 

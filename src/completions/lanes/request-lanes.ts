@@ -148,7 +148,7 @@ export const responsesLane: Lane = {
             return { kept: keptIn(response) };
           case 'response.completed':
           case 'response.incomplete':
-            usage = readResponsesUsage(response.usage);
+            usage = readResponsesUsage(response.usage, response.output);
             return { done: true, kept: keptIn(response) };
           case 'response.failed':
           case 'response.cancelled':
@@ -167,7 +167,7 @@ export const responsesLane: Lane = {
       return { failure: failureOfResponse(body) };
     }
     if (!Array.isArray(body.output)) return { failure: brokenAnswer('The response of the model API has no output.') };
-    return { usage: readResponsesUsage(body.usage), kept: keptIn(body) };
+    return { usage: readResponsesUsage(body.usage, body.output), kept: keptIn(body) };
   },
 };
 

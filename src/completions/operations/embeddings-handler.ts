@@ -141,6 +141,7 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
       holder,
       requestId: head.requestId,
       presence,
+      body: bytes,
       operation: 'embeddings',
       timeoutMs,
       fallbacks,
@@ -148,9 +149,17 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
     const call = await pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
     const work = pipeline.guards === undefined ? given : await guarded(call, given);
     const { result, finish } = await open(call, work, strict);
-    finish({ outcome: 'ok', status: 200, measured: result.measured });
+    const { measured } = result;
+    const content = call.record.keepsContent && { content: storedContent(bytes, request.model, measured) };
+    finish({ outcome: 'ok', status: 200, measured, ...content });
     return { body: result.body, headers: call.record.headers() };
   };
+}
+
+/** The texts, and what became of them without the vectors: these are a hundred times as long, and tell nobody anything. */
+function storedContent(bytes: Buffer, model: string, { usage }: MeasuredUsage) {
+  const answer = { object: 'list', data: [], model, usage, left_out: 'embeddings' };
+  return { request: String(bytes), answer: JSON.stringify(answer) };
 }
 
 /** `POST /v1/embeddings`. */

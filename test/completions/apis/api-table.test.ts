@@ -49,8 +49,8 @@ test('known models belong to rows of the table, and their lines are whole', () =
       assert.ok(Number.isInteger(model.maxOutputTokens ?? 1), name);
       const { batch, tiers = [], ...own } = model.prices ?? {};
       for (const { above: _, ...prices } of [own, batch ?? {}, ...tiers] as { above?: number }[]) {
-        for (const price of Object.values(prices) as number[]) {
-          assert.ok(price >= 0 && price < 0.01, `${id}/${name} ${price}`);
+        for (const [kind, price] of Object.entries(prices) as [string, number][]) {
+          assert.ok(price >= 0 && price < (kind === 'perSearch' ? 0.1 : 0.01), `${id}/${name} ${kind} ${price}`);
           // Whole pico-USD: nothing is lost when money is added.
           assert.ok(Math.abs(price * 1e12 - Math.round(price * 1e12)) < 1e-3, `${id}/${name} ${price}`);
         }

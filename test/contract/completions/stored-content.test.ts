@@ -61,6 +61,7 @@ test('a key says whose content is stored, against the setting in both directions
         ['/v1/completions', { model: 'lab/small', prompt: 'Hello' }],
         ['/v1beta/models/lab%2Fsmall:generateContent', { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] }],
         ['/v1/moderations', { model: 'lab/small', input: 'Hello' }],
+        ['/v1/embeddings', { model: 'lab/small', input: 'Hello' }],
       ] as const) {
         if (store_content && body !== chat) continue;
         const name = `${given} of ${store_content}: ${path}`;

@@ -94,3 +94,55 @@ test('a budget refuses images that it cannot pay, and lists of models show what 
   const shown = await fetch(`${url}/v1/models/openai%2Fwhisper-1`, { headers: as(MASTER) });
   assert.equal(((await shown.json()) as Json).pricing.per_second, 0.0001);
 });
+
+test('searches of the web are charged besides the tokens, on lanes and in translated answers', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const at = { base_url: upstream.url, api_key: 'some-key-1' };
+  const { post } = await startCompletions(t, {
+    settings: {
+      apis: { anthropic: at, openai: { ...at, responses: true } },
+      prices: { 'openai/dear': { input: 0, output: 0, per_search: 0.5 } },
+    },
+  });
+  const server_tool_use = { web_search_requests: 3 };
+  const claude = {
+    ...{ id: 'msg_1', type: 'message', role: 'assistant', model: 'm', stop_reason: 'end_turn' },
+    content: [{ type: 'text', text: 'Hi' }],
+    usage: { input_tokens: 1000, output_tokens: 100, server_tool_use },
+  };
+  const search = { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'a' } };
+  const page = { ...search, id: 'ws_2', action: { type: 'open_page', url: 'https://a.example' } };
+  const text = { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'Hi', annotations: [] }] };
+  const response = {
+    ...{ id: 'resp_1', object: 'response', status: 'completed', model: 'm' },
+    output: [search, page, { ...search, id: 'ws_3' }, text],
+    usage: { input_tokens: 10, output_tokens: 5, total_tokens: 15 },
+  };
+  const messages = [{ role: 'user', content: 'What is new?' }];
+  const sonnet = { model: 'anthropic/claude-sonnet-4-5', max_tokens: 99, messages };
+  for (const [path, body, answer, expected] of [
+    ['/v1/messages', sonnet, claude, '0.0345'],
+    ['/v1/chat/completions', sonnet, claude, '0.0345'],
+    ['/v1/responses', { model: 'openai/dear', input: 'What is new?' }, response, '1'],
+  ] as const) {
+    upstream.script(answers(answer));
+    const given = await post(path, body);
+    assert.equal(given.status, 200);
+    assert.equal(given.headers.get('x-cost-usd'), expected, path);
+    if (path === '/v1/chat/completions') {
+      assert.deepEqual(((await given.json()) as Json).usage.server_tool_use, server_tool_use);
+    }
+  }
+});
+
+test('images of the built-in table are charged by what each kind of token costs', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const { post } = await startCompletions(t, {
+    settings: { apis: { openai: { base_url: upstream.url, api_key: 'some-key-1' } } },
+  });
+  const input_tokens_details = { text_tokens: 100, image_tokens: 200 };
+  const usage = { input_tokens: 300, output_tokens: 1000, total_tokens: 1300, input_tokens_details };
+  upstream.script(answers({ created: 1, data: [{ b64_json: 'aQ==' }], usage }));
+  const drawn = await post('/v1/images/generations', { model: 'openai/gpt-image-1', prompt: 'a cat' });
+  assert.equal(drawn.headers.get('x-cost-usd'), '0.0425');
+});

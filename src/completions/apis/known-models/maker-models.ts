@@ -214,9 +214,9 @@ gpt-5.4-nano 400000 128000 0.2 1.25 text,image read=0.02 can=tools,reasoning
 gpt-5.4-pro 1050000 128000 30 180 text,image over=272000:60/270 by=responses can=tools,reasoning
 gpt-5.5 1050000 128000 5 30 text,image,pdf read=0.5 over=272000:10/45/1 can=tools,reasoning
 gpt-5.5-pro 1050000 128000 30 180 text,image,pdf over=272000:60/270 by=responses can=tools,reasoning
-gpt-image-1 - - - - text,image can=-
+gpt-image-1 - - 5 40 text,image image=10 can=-
 gpt-image-1-mini - - - - text,image can=-
-gpt-image-1.5 - - - - text,image can=-
+gpt-image-1.5 - - 5 32 text,image image=8 can=-
 gpt-image-2 - - 5 30 text,image can=-
 o1 200000 100000 15 60 text,image,pdf read=7.5 can=tools,reasoning
 o1-pro 200000 100000 150 600 text,image by=responses can=tools,reasoning

@@ -146,10 +146,11 @@ export function claudeUsage(usage: JsonObject): Usage {
     cacheWritten,
     cacheWritten1h: asCount(asObject(usage.cache_creation)?.ephemeral_1h_input_tokens),
     reasoning: asCount(asObject(usage.output_tokens_details)?.thinking_tokens),
+    searches: asCount(asObject(usage.server_tool_use)?.web_search_requests),
   });
 }
 
-const DETAILS = ['output_tokens_details', 'cache_creation'] as const;
+const DETAILS = ['output_tokens_details', 'cache_creation', 'server_tool_use'] as const;
 const COUNTS = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
 
 /** Takes over what an event says: figures grow while the answer does, and each event has only some of them. */

@@ -279,7 +279,7 @@ function readOpenaiUsage(body: JsonObject): Usage | undefined {
 }
 
 /** Figures of the Responses API. */
-export function readResponsesUsage(value: unknown): Usage | undefined {
+export function readResponsesUsage(value: unknown, output?: unknown): Usage | undefined {
   const usage = asObject(value);
   if (usage === undefined) return undefined;
   return usageOf({
@@ -287,5 +287,12 @@ export function readResponsesUsage(value: unknown): Usage | undefined {
     completion: asCount(usage.output_tokens),
     cached: asCount(asObject(usage.input_tokens_details)?.cached_tokens),
     reasoning: asCount(asObject(usage.output_tokens_details)?.reasoning_tokens),
+    searches: asList(output).filter(isSearch).length,
   });
+}
+
+/** Opening a page that was found, and looking for words in it, is part of the search. */
+function isSearch(item: unknown): boolean {
+  const { type, action } = asObject(item) ?? {};
+  return type === 'web_search_call' && (asObject(action)?.type ?? 'search') === 'search';
 }

@@ -82,7 +82,7 @@ function decodeResponsesAnswer(body: unknown, context: DialectContext): DecodedA
   }
   const reason = finishReason(response, calls.length);
   const choice = choiceOf({ text, reasoning, signature, refusal, calls, finishReason: reason });
-  return completionOf(head, [choice], readResponsesUsage(response.usage));
+  return completionOf(head, [choice], readResponsesUsage(response.usage, response.output));
 }
 
 function summaryOf({ summary, content }: JsonObject): string {
@@ -234,7 +234,7 @@ function closeItem(state: ResponsesStreamState, place: number, item: JsonObject)
 }
 
 function finish(state: ResponsesStreamState, response: JsonObject): Step {
-  const usage = readResponsesUsage(response.usage);
+  const usage = readResponsesUsage(response.usage, response.output);
   const last: ChatChunk = deltaChunk(state.head, {}, finishReason(response, state.begun));
   return lastStep(state, [last, ...(usage === undefined ? [] : [usageChunk(state.head, usage)])]);
 }
