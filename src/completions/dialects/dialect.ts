@@ -24,6 +24,16 @@ export interface DialectContext {
   readonly translated?: boolean | undefined;
   /** The most that the model can write, where it is known: a dialect that must name a limit takes it. */
   readonly maxOutputTokens?: number | undefined;
+  /** What the catalogue says of the model. It wins over what the name of the model lets one expect. */
+  readonly facts?: ModelFacts | undefined;
+}
+
+/** Abilities of a model, as its row of the catalogue has them; absent: not known. */
+export interface ModelFacts {
+  readonly reasoning?: boolean;
+  /** The caller may choose the temperature. */
+  readonly temperature?: boolean;
+  readonly structuredOutput?: boolean;
 }
 
 /** A request as the upstream takes it; authentication comes on top (`authorise-upstream.ts`). */

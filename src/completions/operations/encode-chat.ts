@@ -55,7 +55,7 @@ export function speaksOpenai({ name }: Pick<Dialect, 'name'>): boolean {
 export function dialectContext(
   api: UsableApi,
   model: string,
-  answer: Pick<DialectContext, 'stream' | 'id' | 'created' | 'translated' | 'maxOutputTokens'>,
+  answer: Pick<DialectContext, 'stream' | 'id' | 'created' | 'translated' | 'maxOutputTokens' | 'facts'>,
 ): DialectContext {
   const { baseUrl, refuses, noStreamOptions } = api;
   return { ...answer, model, baseUrl, refuses, noStreamOptions };

@@ -76,6 +76,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
       created: work.created,
       translated: work.translated,
       maxOutputTokens: known?.maxOutputTokens,
+      facts: known,
     });
     // Bedrock fetches nothing from the web.
     const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);

@@ -1,9 +1,11 @@
 import type { ChatRequest, Usage } from '../../contract/chat.ts';
 import { usageOf } from '../answer.ts';
+import type { ModelFacts } from '../dialect.ts';
 import { asCount, asObject, type JsonObject } from '../json-value.ts';
 
-/** What the name of a model tells about what its API takes. Claude's versions differ, and say so by refusing. */
+/** What a model's row of the catalogue, else its name, tells about what its API takes. Claude's versions differ, and say so by refusing. */
 export interface ClaudeModel {
+  readonly thinks: boolean;
   /** It decides itself how much to think, guided by an effort; older ones get a budget. */
   readonly adaptive: boolean;
   /** Efforts beyond `high`. */
@@ -18,6 +20,7 @@ export interface ClaudeModel {
 
 /** Others that speak Claude's dialect: nothing is taken for granted. */
 const UNKNOWN_MODEL: ClaudeModel = {
+  thinks: true,
   adaptive: false,
   knowsExtraEffort: false,
   mayStopThinking: true,
@@ -26,12 +29,25 @@ const UNKNOWN_MODEL: ClaudeModel = {
   defaultMaxTokens: 8192,
 };
 
-export function claudeModel(name: string): ClaudeModel {
+export function claudeModel(name: string, facts: ModelFacts = {}): ClaudeModel {
+  const named = namedModel(name);
+  const { reasoning, temperature, structuredOutput } = facts;
+  return {
+    ...named,
+    thinks: reasoning ?? named.thinks,
+    samplingFields:
+      temperature === false ? 0 : temperature === true && named.samplingFields === 0 ? 1 : named.samplingFields,
+    followsSchema: structuredOutput ?? named.followsSchema,
+  };
+}
+
+function namedModel(name: string): ClaudeModel {
   const at = name.indexOf('claude');
   if (at === -1) return UNKNOWN_MODEL;
   const words = name.slice(at).split(/[^a-z0-9]/);
   const version = versionOf(words);
   return {
+    thinks: version >= 307,
     adaptive: version >= 406,
     knowsExtraEffort: version >= 407,
     mayStopThinking: !words.includes('mythos') && !words.includes('fable'),
@@ -117,6 +133,10 @@ export function encodeThinking({
   if (effort === 'none') {
     if (!model.adaptive) return {};
     if (model.mayStopThinking) return { thinking: { type: 'disabled' } };
+  }
+  if (!model.thinks) {
+    dropped.add('reasoning_effort');
+    return {};
   }
   const named = model.adaptive ? effortOf(effort, model) : undefined;
   if (named !== undefined) {

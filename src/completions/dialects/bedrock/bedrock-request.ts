@@ -42,14 +42,14 @@ const CONVERSE_FIELDS: ReadonlySet<string> = new Set([
 ]);
 
 export function encodeBedrockRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
-  const model = claudeModel(context.model);
+  const model = claudeModel(context.model, context.facts);
   const { names, extra, steps } = startTranslation(request, TAKEN);
   if (cacheMarkers(request).some(({ ttl = '5m' }) => ttl !== '5m')) names.add('cache_control.ttl');
   const { system, turns, calledNames } = readConversation(request.messages, steps);
   const instructions = system.filter(({ text }) => text.trim() !== '');
   const messages = encodeConverseTurns(turns, names, steps);
   const schema = answerSchema(request);
-  const canFollow = schema !== undefined && followsSchema(context.model, model);
+  const canFollow = schema !== undefined && followsSchema(context, model);
   const bySchema = canFollow && (schema.strict || !hasOpenObject(schema.schema, steps));
   const wantsObject = request.response_format?.type === 'json_object';
   const toolSchema = bySchema ? undefined : (schema?.schema ?? (wantsObject ? ANY_OBJECT : undefined));
@@ -85,8 +85,8 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
 }
 
 /** Older Claude models and Nova must be made to call a tool instead. */
-function followsSchema(name: string, model: ClaudeModel): boolean {
-  return name.includes('claude') ? model.followsSchema : !name.includes('amazon.nova');
+function followsSchema({ model: name, facts }: DialectContext, model: ClaudeModel): boolean {
+  return name.includes('claude') ? model.followsSchema : (facts?.structuredOutput ?? !name.includes('amazon.nova'));
 }
 
 function jsonFormat({ name, schema }: AnswerSchema, dropped: Set<string>, steps: Steps): JsonObject {

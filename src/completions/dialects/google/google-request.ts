@@ -46,7 +46,7 @@ export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, cont
     generationConfig: {
       ...encodeConfig(request),
       ...encodeFormat(request, use.functions.length > 0, schemas),
-      ...encodeThinking(request, context.model, names),
+      ...encodeThinking(request, context, names),
       ...asObject(ownConfig),
     },
     ...ownFields,
@@ -124,9 +124,13 @@ function encodeSchema(
   return { isJsonSchema: false, schema: converted };
 }
 
-function encodeThinking({ reasoning_effort: effort }: ChatRequest, model: string, dropped: Set<string>): JsonObject {
+function encodeThinking(
+  { reasoning_effort: effort }: ChatRequest,
+  { model, facts }: DialectContext,
+  dropped: Set<string>,
+): JsonObject {
   if (effort === null || effort === undefined) return {};
-  const config = thinkingConfig(model, effort);
+  const config = facts?.reasoning === false ? undefined : thinkingConfig(model, effort, facts?.reasoning);
   if (config === undefined) dropped.add('reasoning_effort');
   return config === undefined ? {} : { thinkingConfig: config };
 }
@@ -267,6 +271,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
   ['xhigh', 24_576],
 ]);
 
+const FIRST_THAT_THINKS = 205;
 /** What Gemini 2.5 Pro thinks at the least. */
 const MIN_PRO_BUDGET = 128;
 
@@ -282,14 +287,17 @@ function takesJsonSchema(model: string): boolean {
   return version === 0 ? model.includes('gemini') : version >= 205;
 }
 
-/** OpenAI's `reasoning_effort` as a budget or, from Gemini 3 on, as a level. Undefined: the model has neither. */
-function thinkingConfig(model: string, effort: string): JsonObject | undefined {
-  const version = geminiVersion(model);
+/**
+ * OpenAI's `reasoning_effort` as a budget or, from Gemini 3 on, as a level. Undefined: the model has neither. A name without a
+ * version (`gemini-flash-latest`) of a model that thinks gets a budget, which newer ones take as well.
+ */
+function thinkingConfig(model: string, effort: string, thinks = false): JsonObject | undefined {
+  const version = geminiVersion(model) || (thinks && model.includes('gemini') ? FIRST_THAT_THINKS : 0);
   if (version >= 300) {
     const level = thinkingLevel(model, effort);
     return level === undefined ? undefined : { thinkingLevel: level, includeThoughts: effort !== 'none' };
   }
-  if (version < 205) return undefined;
+  if (version < FIRST_THAT_THINKS) return undefined;
   if (effort === 'none') return { thinkingBudget: model.includes('pro') ? MIN_PRO_BUDGET : 0 };
   const budget = BUDGETS.get(effort);
   return budget === undefined ? undefined : { thinkingBudget: budget, includeThoughts: true };
