@@ -3,7 +3,7 @@ import { type AgentPackage, agentPackages as everyPackage } from '../../src/brid
 
 export type { AgentPackage };
 
-const TESTED = ['codex', 'opencode', 'gemini', 'claude', 'qwen', 'kimi'];
+const TESTED = ['codex', 'opencode', 'gemini', 'claude', 'qwen', 'kimi', 'pi'];
 
 /** The agents that the tests run against, in the versions that `trestle agents install` installs. */
 export const agentPackages: readonly AgentPackage[] = everyPackage.filter(({ id }) => TESTED.includes(id));

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { type Accounts, createAccounts } from '../accounts/create-accounts.ts';
 import { createIssuedPeople, type IssuedPeople } from '../accounts/issuer/issued-people.ts';
 import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
-import { createAgentFence, identityOf } from '../bridge/agents/agent-fence.ts';
+import { agentHomes, createAgentFence, identityOf } from '../bridge/agents/agent-fence.ts';
 import { type AccessModels, createAgentLauncher, createFindProgram } from '../bridge/agents/agent-launcher.ts';
 import { installedPrograms } from '../bridge/agents/agent-packages.ts';
 import type { ProbeEffects } from '../bridge/agents/agent-probe.ts';
@@ -364,6 +364,7 @@ export function createProbeEffects(options: ProbeEffectsOptions): ProbeEffects {
       journalFolder,
       programs,
       fence,
+      homes: agentHomes(dataFolder),
       modelAccess: options.modelAccess,
       offered: offeredModels(settings, options),
     }),

@@ -77,6 +77,7 @@ export const agentPresets: readonly AgentPreset[] = [
     env: { DROID_DISABLE_AUTO_UPDATE: 'true', FACTORY_DROID_AUTO_UPDATE_ENABLED: 'false' },
   },
   { id: 'qoder', label: 'Qoder CLI', command: 'qodercli', args: ['--acp'] },
+  { id: 'pi', label: 'Pi', command: 'pi-acp', args: [], env: { PI_SKIP_VERSION_CHECK: '1', PI_TELEMETRY: '0' } },
   { id: 'amp', label: 'Amp', command: 'amp-acp', args: [] },
   { id: 'hermes', label: 'Hermes', command: 'hermes', args: ['acp'] },
   { id: 'goose', label: 'Goose', command: 'goose', args: ['acp'] },

@@ -36,6 +36,8 @@ export interface FencedWork {
 export interface AgentFence {
   /** Whether programs of this owner run in the sandbox: then each working directory has processes of its own. */
   isFenced(owner: string | undefined): boolean;
+  /** Where programs in the sandbox find their home. Undefined: there is no sandbox. */
+  readonly home?: string;
   start(options: ProcessOptions, work: FencedWork): Promise<RunningProcess>;
 }
 
@@ -72,6 +74,7 @@ const STATE_FOLDERS: Readonly<Record<string, readonly string[]>> = {
   hermes: ['.hermes'],
   kilo: ['.config/kilo', '.local/share/kilo', '.local/state/kilo', '.cache/kilo'],
   kimi: ['.kimi'],
+  pi: ['.pi'],
   opencode: ['.config/opencode', '.local/share/opencode', '.local/state/opencode', '.cache/opencode'],
   qoder: ['.qoder'],
   qwen: ['.qwen'],
@@ -121,6 +124,7 @@ export function createAgentFence(options: AgentFenceOptions): AgentFence {
 
   return {
     isFenced: () => true,
+    home,
     start: async (given, work) => sandbox.start(given, await fenceOf(given.command, work)),
   };
 }

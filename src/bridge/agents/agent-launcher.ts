@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
-import { mkdir, open } from 'node:fs/promises';
-import { basename, delimiter, sep } from 'node:path';
+import { mkdir, open, readlink, writeFile } from 'node:fs/promises';
+import { basename, delimiter, dirname, join, resolve, sep } from 'node:path';
 import { findExecutable } from '../../platform/child-process/child-environment.ts';
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
@@ -8,7 +8,7 @@ import type { Payer } from '../../platform/identity/owner.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
 import type { AgentConnection } from './agent-connection.ts';
-import { type AgentFence, environmentFor } from './agent-fence.ts';
+import { type AgentFence, environmentFor, makeAgentHome } from './agent-fence.ts';
 import {
   type AgentProgram,
   getsOurModels,
@@ -16,6 +16,7 @@ import {
   type OfferedModels,
   withOurModels,
 } from './agent-models.ts';
+import { agentPackages } from './agent-packages.ts';
 import type { PermissionPolicy } from './agent-provider.ts';
 
 /** How long an agent program is waited for, and kept. */
@@ -100,7 +101,7 @@ interface AgentLauncherOptions {
   /** Where programs are looked for, before the folders of PATH. */
   readonly programs: string;
   readonly fence: AgentFence;
-  /** Where people have a home for each agent, without a sandbox. Undefined: everyone has that of this program. */
+  /** Where agents have homes: those of people without a sandbox, and those with settings of ours. Undefined: all use that of this program. */
   readonly homes?: string | undefined;
   /** Undefined: no program gets a key. */
   readonly modelAccess?: AccessModels | undefined;
@@ -129,9 +130,16 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const models = isOurs
       ? options.modelAccess?.(owner === undefined ? undefined : { owner, member }, isFenced)
       : undefined;
-    const { args, environment: own } = withOurModels(program, models, offered);
-    const env = { ...general, ...own };
+    const home = isOurs && homes !== undefined ? await makeAgentHome(homes, owner ?? '', agent) : '';
+    const seen = join((isFenced ? fence.home : undefined) ?? home, SETTINGS_FOLDER);
+    const { args, environment: own, files } = withOurModels(program, models, offered, seen);
+    if (home !== '') await writeFiles(join(home, SETTINGS_FOLDER), files);
     const script = file.startsWith(programs + sep) && (await isNodeScript(file)) ? file : undefined;
+    const env = {
+      ...general,
+      ...own,
+      ...(script !== undefined && (await pathOfAdapter(command, script, general.PATH))),
+    };
     const started =
       script === undefined ? { command: file, args } : { command: process.execPath, args: [file, ...args] };
     try {
@@ -147,6 +155,21 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
       throw error;
     }
   };
+}
+
+/** Where an agent finds settings that we write, in a home that we have made for it. */
+const SETTINGS_FOLDER = '.trestle-settings';
+
+async function writeFiles(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
+  if (Object.keys(files).length > 0) await mkdir(folder, { recursive: true, mode: 0o700 });
+  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
+}
+
+/** An adapter starts its agent by name: that which was installed with it, on our own Node. */
+async function pathOfAdapter(command: string, link: string, path = ''): Promise<{ readonly PATH?: string }> {
+  if (!agentPackages.some((row) => row.command === command && row.adapts !== undefined)) return {};
+  const folder = dirname(resolve(dirname(link), await readlink(link)));
+  return { PATH: [folder, dirname(process.execPath), path].join(delimiter) };
 }
 
 const SHEBANG_BYTES = 64;

@@ -39,7 +39,14 @@ export interface OfferedModels {
   readonly homeDirectory: string;
 }
 
-type Given = Pick<ModelAccess, 'url' | 'key'> & Pick<OfferedModels, 'model' | 'names'>;
+/** `folder`: the path, for the program, of the folder that its `files` are in. */
+type Given = Pick<ModelAccess, 'url' | 'key'> & Pick<OfferedModels, 'model' | 'names'> & { readonly folder: string };
+
+/** A program with what it needs to call our models. */
+interface EquippedProgram extends AgentProgram {
+  /** Its settings, by name, in a folder of ours: for agents that read none from variables. They hold no key. */
+  readonly files: Readonly<Record<string, string>>;
+}
 
 /** How one agent is given a model, so that nobody has to log in. */
 interface ModelRow {
@@ -47,7 +54,9 @@ interface ModelRow {
   readonly logins: readonly string[];
   /** Variables that speak of a model: an operator who sets one for the agent has chosen. */
   readonly variables: RegExp;
-  give(given: Given): { readonly args?: readonly string[]; readonly environment: Readonly<Record<string, string>> };
+  give(
+    given: Given,
+  ): Pick<AgentProgram, 'environment'> & Partial<Pick<AgentProgram, 'args'> & Pick<EquippedProgram, 'files'>>;
 }
 
 const KEY = 'TRESTLE_MODEL_KEY';
@@ -155,7 +164,26 @@ const ROWS: Readonly<Record<string, ModelRow>> = {
       },
     }),
   },
+  // Its adapter makes `.pi` without any login.
+  pi: {
+    logins: ['.pi/agent/auth.json', '.pi/agent/models.json'],
+    variables: /^PI_CODING_AGENT_DIR$|_API_KEY$/,
+    give: piSettings,
+  },
 };
+
+/** Pi expands the variable itself. Keys of other APIs would show their models, which our key does not open. */
+function piSettings({ url, key, model, names, folder }: Given) {
+  const models = [...new Set([model, ...names])].map((id) => ({ id, input: ['text', 'image'] }));
+  const trestle = { baseUrl: `${url}/v1`, api: 'openai-completions', apiKey: `$${KEY}`, models };
+  return {
+    files: {
+      'models.json': JSON.stringify({ providers: { trestle } }),
+      'settings.json': JSON.stringify({ defaultProvider: 'trestle', defaultModel: model, quietStartup: true }),
+    },
+    environment: { [KEY]: key, PI_CODING_AGENT_DIR: folder, OPENAI_API_KEY: '', ANTHROPIC_API_KEY: '' },
+  };
+}
 
 /** Values are TOML; JSON's strings and booleans are TOML as well. */
 function codexOptions(options: Readonly<Record<string, string | boolean>>): readonly string[] {
@@ -222,8 +250,9 @@ export function withOurModels(
   program: AgentProgram,
   access: ModelAccess | undefined,
   offered: OfferedModels | undefined,
-): AgentProgram {
-  if (access === undefined) return program;
+  folder: string,
+): EquippedProgram {
+  if (access === undefined) return { ...program, files: {} };
   const { url, key } = access;
   const own = Object.keys(program.environment);
   const speaksOf = (api: string) => own.some((name) => name.startsWith(`${api}_`));
@@ -234,11 +263,12 @@ export function withOurModels(
   const row = rowOf(program);
   const isTaken = row === undefined || own.some((name) => row.variables.test(name));
   const given =
-    isTaken || offered === undefined || offered.model === '' ? undefined : row.give({ ...offered, ...access });
+    isTaken || offered === undefined || offered.model === '' ? undefined : row.give({ ...offered, ...access, folder });
   return {
     ...program,
     args: [...program.args, ...unlessGiven(program.args, given?.args ?? [])],
     environment: { ...usual, ...given?.environment, ...program.environment },
+    files: given?.files ?? {},
   };
 }
 

@@ -19,6 +19,8 @@ export interface InstallableAgent {
   readonly command: string;
   /** The package that holds the program for this machine; undefined where one package serves all machines. */
   readonly platformPackage?: string;
+  /** The package of the agent itself, where the program is an adapter that starts the agent by its name. */
+  readonly adapts?: string;
   /** The program, from the folder of the installation. Undefined: the one that the package itself names. */
   readonly program: string | undefined;
   /** How an agent of a registry is run. Undefined: this release knows the agent. */
@@ -37,9 +39,7 @@ export const registryPreset = Type.Object({
 export type RegistryPreset = Static<typeof registryPreset>;
 
 /** An agent of the table of this release. */
-export interface AgentPackage extends InstallableAgent {
-  readonly program: string;
-}
+export type AgentPackage = InstallableAgent & { readonly program: string };
 
 const REGISTRY = 'registry-';
 const PRESET_FILE = 'trestle-agent.json';
@@ -72,6 +72,8 @@ const OPENCODE_PLATFORM = `opencode-${MACHINE.replace('win32', 'windows')}`;
 /** The registry lacks the newest version for this machine. */
 const OPENCODE_VERSION = MACHINE === 'linux-arm64' ? '1.18.18' : '1.18.33';
 
+const PI = '@earendil-works/pi-coding-agent@0.87.1';
+
 const fromBin = (command: string) => ({ command, program: join('node_modules', '.bin', command) });
 
 /** The agents that `trestle agents install` knows. None of them needs its install scripts. */
@@ -93,12 +95,7 @@ export const agentPackages: readonly AgentPackage[] = [
     program: join('node_modules', OPENCODE_PLATFORM, 'bin', 'opencode'),
   },
   { id: 'gemini', name: '@google/gemini-cli', version: '0.61.0', ...fromBin('gemini') },
-  {
-    id: 'claude',
-    name: '@agentclientprotocol/claude-agent-acp',
-    version: '0.99.0',
-    ...fromBin('claude-agent-acp'),
-  },
+  { id: 'claude', name: '@agentclientprotocol/claude-agent-acp', version: '0.99.0', ...fromBin('claude-agent-acp') },
   { id: 'qwen', name: '@qwen-code/qwen-code', version: '0.24.4', ...fromBin('qwen') },
   { id: 'kimi', name: '@moonshot-ai/kimi-code', version: '2.1.0', ...fromBin('kimi') },
   { id: 'copilot', name: '@github/copilot', version: '1.0.102', ...fromBin('copilot') },
@@ -113,6 +110,7 @@ export const agentPackages: readonly AgentPackage[] = [
     ...fromBin('droid'),
   },
   { id: 'qoder', name: '@qoder-ai/qodercli', version: '1.1.52', ...fromBin('qodercli') },
+  { id: 'pi', name: 'pi-acp', version: '0.0.34', adapts: PI, ...fromBin('pi-acp') },
 ];
 
 /** Where `trestle agents install` keeps programs, in a data directory. */
@@ -178,7 +176,7 @@ export async function installAgent(agent: InstallableAgent, { dataDirectory, run
     await mkdir(fresh, { recursive: true, mode: 0o700 });
     await writeFile(join(fresh, 'package.json'), '{"private":true}\n');
     const quiet = ['--ignore-scripts', '--no-audit', '--no-fund', '--save-exact', '--loglevel=error'];
-    await runNpm(['install', ...quiet, `${agent.name}@${agent.version}`], fresh);
+    await runNpm(['install', ...quiet, ...packagesOf(agent)], fresh);
     if (agent.preset !== undefined) await writeFile(join(fresh, PRESET_FILE), JSON.stringify(agent.preset));
     if ((await findProgram(agent, fresh)) === undefined) {
       await rm(fresh, { recursive: true, force: true });
@@ -194,6 +192,10 @@ export async function installAgent(agent: InstallableAgent, { dataDirectory, run
     if (name.startsWith(folderPrefix(agent)) && !kept.has(name)) await rm(join(programs, name), { recursive: true });
   }
 }
+
+/** What npm installs for an agent. */
+export const packagesOf = ({ name, version, adapts }: InstallableAgent): readonly string[] =>
+  adapts === undefined ? [`${name}@${version}`] : [`${name}@${version}`, adapts];
 
 /** The path of the program of an installation; undefined where it is not there. */
 async function findProgram({ name, program }: InstallableAgent, folder: string): Promise<string | undefined> {

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { getsOurModels, type OfferedModels, withOurModels } from '../../../src/bridge/agents/agent-models.ts';
 import { temporaryFolder } from '../../kit/running-program.ts';
 
-const PRESETS = ['codex', 'opencode', 'gemini', 'claude', 'qwen', 'kimi', 'copilot', 'kilo'];
+const PRESETS = ['codex', 'opencode', 'gemini', 'claude', 'qwen', 'kimi', 'copilot', 'kilo', 'pi'];
 const PERSON = 'user:usr_1';
 const access = { url: 'http://127.0.0.1:8787', key: 'key-0123456789', end: () => undefined };
 const offer = (more: Partial<OfferedModels> = {}): OfferedModels => ({
@@ -34,6 +34,7 @@ test('agents of the operator get our models unless they have a login or settings
     kimi: '.kimi-code/config.toml',
     copilot: '.copilot/config.json',
     kilo: '.local/share/kilo/auth.json',
+    pi: '.pi/agent/auth.json',
   };
   for (const preset of PRESETS) {
     for (const owner of ['main', undefined]) {
@@ -63,8 +64,9 @@ test('people always get our models, except where agents have their own; the demo
 
 test('every preset gets our address, the model and the key, and the key only as a variable', () => {
   for (const preset of PRESETS) {
-    const { args, environment } = withOurModels(program(preset), access, offer());
-    const all = JSON.stringify([args, environment]);
+    const { args, environment, files } = withOurModels(program(preset), access, offer(), '/home/settings');
+    const all = JSON.stringify([args, environment, files]);
+    assert.ok(!JSON.stringify(files).includes(access.key), 'files outlive the process');
     assert.ok(all.includes('http://127.0.0.1:8787') && all.includes('fast'), preset);
     assert.ok(Object.values(environment).includes(access.key), preset);
     assert.ok(!args.join(' ').includes(access.key), 'other users of the machine see arguments');
@@ -74,12 +76,12 @@ test('every preset gets our address, the model and the key, and the key only as 
 
 test('an API that the settings of an agent speak of is left to them', () => {
   const own = { OPENAI_API_KEY: 'own', GEMINI_API_KEY: 'own' };
-  const { args, environment } = withOurModels(program('codex', own), access, offer());
+  const { args, environment } = withOurModels(program('codex', own), access, offer(), '');
   assert.deepEqual(args, ['acp']);
   assert.deepEqual(environment, { ...own, ANTHROPIC_API_KEY: access.key, ANTHROPIC_BASE_URL: access.url });
-  const gemini = withOurModels(program('gemini', { GEMINI_API_KEY: 'own' }), access, offer());
+  const gemini = withOurModels(program('gemini', { GEMINI_API_KEY: 'own' }), access, offer(), '');
   assert.equal(gemini.environment.GOOGLE_GEMINI_BASE_URL, undefined, 'their key is not sent to us');
   const qwen = { ...program('qwen'), args: ['--acp', '--auth-type', 'openai'] };
-  assert.deepEqual(withOurModels(qwen, access, offer()).args, qwen.args, 'no option comes twice');
-  assert.equal(withOurModels(program('codex'), undefined, offer()).args.length, 1);
+  assert.deepEqual(withOurModels(qwen, access, offer(), '').args, qwen.args, 'no option comes twice');
+  assert.equal(withOurModels(program('codex'), undefined, offer(), '').args.length, 1);
 });
