@@ -4,7 +4,7 @@ import type { Person, SystemFacts } from '../data/accounts.ts';
 
 interface ConsoleValue {
   readonly system: SystemFacts;
-  /** Undefined where nobody logs in. */
+  /** Undefined where nobody logs in, and where the bridge is open and nobody has. */
   readonly person: Person | undefined;
   /** Undefined where the browser cannot open a socket. */
   readonly live: Live | undefined;
@@ -20,6 +20,7 @@ export function useConsole(): ConsoleValue {
 
 /** The owner that the own sessions have. */
 export function useOwnName(): string {
-  const { person } = useConsole();
-  return person === undefined ? 'main' : `user:${person.id}`;
+  const { person, system } = useConsole();
+  // An open bridge asks nobody who they are.
+  return person === undefined || system.signIn === 'open' ? 'main' : `user:${person.id}`;
 }

@@ -43,7 +43,9 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
   const [location, go] = useLocation();
   const [isTokenGiven, setTokenGiven] = useState(hasToken());
   const needsLogin = system.signIn === 'session';
-  const person = useQuery({ queryKey: ['person'], queryFn: readPerson, enabled: needsLogin, retry: false });
+  // Where the bridge is open, a login still counts for what belongs to accounts: users, teams, keys of one's own.
+  const mayBeLoggedIn = needsLogin || (system.signIn === 'open' && hasAccounts(system));
+  const person = useQuery({ queryKey: ['person'], queryFn: readPerson, enabled: mayBeLoggedIn, retry: false });
   const isOut = needsLogin && person.error !== null;
   useEffect(() => {
     const leave = () => go(`/login?next=${encodeURIComponent(location)}`);
@@ -64,7 +66,8 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
       />
     );
   }
-  if (needsLogin && person.data === undefined) return <p className="quiet loading">Loading …</p>;
+  if (mayBeLoggedIn && person.data === undefined && (needsLogin || person.isPending))
+    return <p className="quiet loading">Loading …</p>;
   // A browser cannot send a token with a socket: then lists and updates are read again and again.
   const live = system.signIn === 'token' ? undefined : trestle(system.signIn).live;
   return (
@@ -75,6 +78,9 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
     </ConsoleContext>
   );
 }
+
+/** Whether anyone can be logged in: accounts are served, and there is one. */
+const hasAccounts = ({ services, setupNeeded }: SystemFacts) => services.includes('accounts') && !setupNeeded;
 
 function TokenForm({ onGiven }: { readonly onGiven: (token: string) => void }) {
   const [token, setToken] = useState('');
@@ -269,7 +275,15 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
             </a>
           </li>
         </ul>
-        {person === undefined ? null : (
+        {person === undefined ? (
+          hasAccounts(system) ? (
+            <div className="me">
+              <Link href={`/login?next=${encodeURIComponent(location)}`}>
+                <CircleUser aria-hidden="true" /> Log in
+              </Link>
+            </div>
+          ) : null
+        ) : (
           <div className="me">
             <Link href="/console/me" aria-current={location === '/console/me' ? 'page' : undefined}>
               <CircleUser aria-hidden="true" />

@@ -8,8 +8,10 @@ const NONE: readonly Team[] = [];
 
 /** The teams that the person is in. Nobody is in one where nobody logs in. */
 export function useOwnTeams(): readonly Team[] {
-  const { person } = useConsole();
-  const { data } = useQuery({ queryKey: ['teams', 'own'], queryFn: listOwnTeams, enabled: person !== undefined });
+  const { person, system } = useConsole();
+  // An open bridge works for nobody in particular, and so for no team.
+  const enabled = person !== undefined && system.signIn === 'session';
+  const { data } = useQuery({ queryKey: ['teams', 'own'], queryFn: listOwnTeams, enabled });
   return data ?? NONE;
 }
 
