@@ -127,7 +127,7 @@ export function createPatience(limitMs: number, signal: AbortSignal): Patience {
       const pauseMs = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts) * (0.5 + randomFraction() / 2);
       attempts += 1;
       if (now + pauseMs - since > limitMs) throw error;
-      await sleep(pauseMs, signal);
+      if (await sleep(pauseMs, signal)) attempts = 0;
     },
   };
 }
@@ -142,18 +142,32 @@ function randomFraction(): number {
   return (crypto.getRandomValues(new Uint32Array(1))[0] ?? 0) / 2 ** 32;
 }
 
-function sleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+/** Browsers tell when their network is back. Elsewhere there are no such events. */
+const network = globalThis as Partial<Pick<EventTarget, 'addEventListener' | 'removeEventListener'>>;
+
+/** Resolves with true when the network came back before the time was over. */
+function sleep(milliseconds: number, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve, reject) => {
     signal.throwIfAborted();
-    const stop = () => {
+    function end(): void {
       clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
       signal.removeEventListener('abort', stop);
-      resolve();
+      network.removeEventListener?.('online', wake);
+    }
+    function stop(): void {
+      end();
+      reject(signal.reason);
+    }
+    function wake(): void {
+      end();
+      resolve(true);
+    }
+    const timer = setTimeout(() => {
+      end();
+      resolve(false);
     }, milliseconds);
-    signal.addEventListener('abort', stop, { once: true });
+    signal.addEventListener('abort', stop);
+    network.addEventListener?.('online', wake);
   });
 }
 

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { open, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { startFaultProxy } from '../kit/fault-proxy.ts';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { START_ARGUMENTS } from '../kit/start-command.ts';
 import { until } from '../kit/until.ts';
 import { openPage } from './open-page.ts';
 
@@ -125,4 +127,123 @@ test('a page that was hidden for ten minutes has everything when it is looked at
   `);
   await page.locator('.turn-end').waitFor();
   assert.equal((await shownText(page)).trim(), WORDS);
+});
+
+const message = (page: Page) => page.getByRole('textbox', { name: 'Message' });
+
+/** How many turns of the session asked for that. */
+async function turnsOf(url: string, page: Page, asked: string): Promise<readonly string[]> {
+  const sessionId = new URL(page.url()).pathname.split('/').at(-1);
+  const response = await fetch(`${url}/api/bridge/sessions/${sessionId}/turns`);
+  const { turns } = (await response.json()) as { turns: { prompt: string; status: string }[] };
+  return turns.filter(({ prompt }) => prompt.startsWith(asked)).map(({ status }) => status);
+}
+
+test('a server that drains: the page says why a message waits, and the next server gets it once', async (t) => {
+  const { program, again } = await startBehindLink(t);
+  const { page, log } = await openStream(t, program.url);
+  await log.locator('.markdown', { hasText: 'word3 ' }).waitFor();
+  const refused: number[] = [];
+  page.on('response', (response) => void (response.status() === 503 && refused.push(response.status())));
+  program.child.kill('SIGTERM');
+  await until('new work to be refused', async () => {
+    const response = await fetch(`${program.url}/api/bridge/sessions`).catch(() => undefined);
+    return response === undefined || response.status === 503;
+  });
+  await message(page).fill('after the restart');
+  await message(page).press('Enter');
+  await page.getByText(/Not sent yet\. The server (?:is shutting down|cannot be reached)/).waitFor();
+  await until('the field to be free', async () => (await message(page).inputValue()) === '');
+  await program.stop();
+  const next = await again();
+  await page.getByText('Not sent yet').waitFor({ state: 'detached' });
+  await log.getByText('after the restart').first().waitFor();
+  await until('the message to be answered', async () =>
+    (await turnsOf(next.url, page, 'after the restart')).includes('completed'),
+  );
+  assert.deepEqual(await turnsOf(next.url, page, 'after the restart'), ['completed'], 'once');
+  t.diagnostic(`${refused.length} refusals with status 503`);
+});
+
+test('a proxy that answers 502 with a page of its own: the message waits, the page says so, and it is sent once', async (t) => {
+  const { program } = await startBehindLink(t);
+  const { page } = await openPage(t, `${program.url}/console/new?prompt=one%20two`);
+  const proxy = { status: 502, contentType: 'text/html', body: '<h1>Bad Gateway</h1>' };
+  await page.route('**/acp/rpc', (route) => route.fulfill(proxy));
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByText('Not sent yet. The server answered with status 502.').waitFor();
+  await page.unroute('**/acp/rpc');
+  await page.waitForURL(/\/console\/sessions\//);
+  await page.locator('.turn-end').waitFor();
+  await page.route('**/acp/rpc', (route) => route.fulfill({ ...proxy, status: 504 }));
+  await message(page).fill('three four');
+  await message(page).press('Enter');
+  await page.getByText('Not sent yet. The server answered with status 504.').waitFor();
+  await page.unroute('**/acp/rpc');
+  await until('both turns to end', async () => (await page.locator('.turn-end').count()) === 2);
+  assert.equal(await page.getByText('Not sent yet').count(), 0);
+  assert.deepEqual(await turnsOf(program.url, page, 'three four'), ['completed']);
+});
+
+const SMALL_DISK = [
+  'unshare',
+  '--map-root-user',
+  '--mount',
+  'sh',
+  '-c',
+  'mount -t tmpfs -o size=24m trestle "$0" && exec "$@"',
+];
+
+function whyNoSmallDisk(): string {
+  try {
+    execFileSync('unshare', ['--map-root-user', '--mount', 'true'], { stdio: 'pipe' });
+    return '';
+  } catch (error) {
+    return `a small disk cannot be mounted here: ${String(error)}`;
+  }
+}
+
+/** Takes what room is left, to the last block. */
+async function fill(file: string): Promise<void> {
+  const handle = await open(file, 'a');
+  try {
+    for (;;) await handle.write(Buffer.alloc(4096));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+  } finally {
+    await handle.close();
+  }
+}
+
+test('a disk that is full: the page says so, keeps what was written, and goes on when there is room', {
+  skip: whyNoSmallDisk() || false,
+}, async (t) => {
+  const dataDirectory = await temporaryFolder(t);
+  const starter = [...SMALL_DISK, dataDirectory, process.execPath, ...START_ARGUMENTS];
+  const program = await startProgram(t, { dataDirectory, starter });
+  const { page } = await openPage(t, `${program.url}/console/new?prompt=one%20two`);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+  await page.locator('.turn-end').waitFor();
+  // The disk is mounted where only the program sees it.
+  const filler = `/proc/${program.pid}/root${dataDirectory}/filler`;
+  await fill(filler);
+  const writing = 'three '.repeat(20_000).trim();
+  await message(page).fill(writing);
+  await message(page).press('Enter');
+  await page.getByText('The disk of the database is full; nothing was stored.').first().waitFor();
+  // What is stored can be read when there is room again, without a reload.
+  await page.getByRole('link', { name: 'Board' }).first().click();
+  await page.getByRole('link', { name: 'one two' }).first().click();
+  await rm(filler);
+  await page.locator('.turn-end').first().waitFor();
+  await page.getByText('The disk of the database is full').waitFor({ state: 'detached' });
+  const sent = () => turnsOf(program.url, page, 'three three');
+  // A turn that had ended before the store failed is stored now; otherwise the message is back in its field.
+  if ((await sent()).length === 0) {
+    await until('the message to be back', async () => (await message(page).inputValue()) === writing);
+    await message(page).press('Enter');
+  }
+  await until('the message to be answered', async () => (await sent()).includes('completed'));
+  assert.deepEqual(await sent(), ['completed'], 'once');
 });

@@ -23,7 +23,7 @@ import type {
 } from '../../bridge/contract/workbench.ts';
 import { createTrestleClient, type TrestleClient } from '../../client/trestle-client.ts';
 import { bearerToken, type SystemFacts } from './accounts.ts';
-import { authorization, BASE, request } from './request.ts';
+import { authorization, BASE, fetchNoting, request } from './request.ts';
 
 export type Turn = TurnPage['turns'][number];
 
@@ -140,7 +140,7 @@ export function trestle(signIn: SystemFacts['signIn'], team = ''): TrestleClient
       const headers = new Headers(init?.headers);
       const credential = signIn === 'session' ? { authorization: `Bearer ${await bearerToken()}` } : authorization();
       for (const [name, value] of Object.entries(credential)) headers.set(name, value);
-      return fetch(input, { ...init, headers, credentials: 'omit' });
+      return fetchNoting(input, { ...init, headers, credentials: 'omit' });
     },
   });
   clients.set(team, client);

@@ -92,6 +92,39 @@ export async function request<Value>(method: string, path: string, options: Requ
   }
 }
 
+/** Statuses of a server that is away, or of the proxy before it. */
+const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
+let away: Problem | undefined;
+const awayListeners = new Set<() => void>();
+
+/** Why the server does not take turns now, while they are tried again; undefined: it does. */
+export const whyAway = () => away;
+
+export function onAway(listener: () => void): () => void {
+  awayListeners.add(listener);
+  return () => awayListeners.delete(listener);
+}
+
+function setAway(problem: Problem | undefined): void {
+  if (problem === away) return;
+  away = problem;
+  for (const listener of awayListeners) listener();
+}
+
+/** As `fetch`, for a caller that tries again by itself: notes whether the server is away. */
+export async function fetchNoting(input: RequestInfo | URL, init: RequestInit): Promise<Response> {
+  try {
+    const response = await fetch(input, init);
+    setAway(AWAY.has(response.status) ? problemOf(response, readJson(await response.clone().text())) : undefined);
+    return response;
+  } catch (error) {
+    if (init.signal?.aborted !== true) setAway(unreachable());
+    throw error;
+  }
+}
+
+const unreachable = () => new Problem('The server cannot be reached.', { code: 'connection_lost' });
+
 /** Sends a body and returns the response as soon as it begins. The caller reads its stream, and ends it by the signal. */
 export async function openStream(path: string, body: unknown, signal: AbortSignal): Promise<Response> {
   await replacing;
@@ -141,7 +174,7 @@ async function open(method: string, path: string, options: Sent, signal: AbortSi
     });
   } catch (error) {
     if (options.signal?.aborted === true) throw error;
-    throw new Problem('The server cannot be reached.', { code: 'connection_lost' });
+    throw unreachable();
   }
 }
 
@@ -153,22 +186,30 @@ function readJson(text: string): unknown {
   }
 }
 
+interface InnerError {
+  /** A number in an error of JSON-RPC, whose `data` has the code. */
+  readonly code?: string | number;
+  readonly message?: string;
+  readonly requestId?: string;
+  readonly data?: { readonly code?: string; readonly requestId?: string };
+}
+
 interface ErrorDocument {
-  readonly error?: string | { readonly code?: string; readonly message?: string; readonly requestId?: string };
+  readonly error?: string | InnerError;
   readonly message?: string;
   readonly requestId?: string;
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-/** Reads the error of accounts and workbench (`{error, message}`), completions and the platform (`{error: {...}}`). */
+/** Reads the error of accounts and workbench (`{error, message}`), completions, JSON-RPC and the platform (`{error: {...}}`). */
 function problemOf(response: Response, document: unknown): Problem {
   const { error, message, requestId, details } = (document ?? {}) as ErrorDocument;
   const inner = typeof error === 'object' ? error : undefined;
-  const code = inner?.code ?? (typeof error === 'string' ? error : `http_${response.status}`);
+  const code = inner?.data?.code ?? inner?.code ?? (typeof error === 'string' ? error : `http_${response.status}`);
   return new Problem(message ?? inner?.message ?? `The server answered with status ${response.status}.`, {
-    code,
+    code: `${code}`,
     status: response.status,
-    requestId: requestId ?? inner?.requestId ?? response.headers.get('x-request-id') ?? '',
+    requestId: requestId ?? inner?.requestId ?? inner?.data?.requestId ?? response.headers.get('x-request-id') ?? '',
     ...(details !== undefined && { details }),
   });
 }

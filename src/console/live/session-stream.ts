@@ -28,8 +28,13 @@ const MAX_UPDATES = 20_000;
 const EVICTED_TOGETHER = 5000;
 /** Polling where there is no live socket: a bridge with a token and without accounts. */
 const POLL_MS = 1000;
-/** How soon a session that is not there is looked for again. */
-const ABSENT_MS = 5000;
+/** How soon a session is looked for again that is not there, or whose server cannot answer now. */
+const AGAIN_MS = 5000;
+
+/** Whether the next attempt may find what this one has not: a session may be about to start, and a server comes back. */
+function isPassing(error: unknown): boolean {
+  return error instanceof Problem && (error.status === 0 || error.status === 404 || error.status >= 500);
+}
 
 /** `live` is undefined where the browser cannot open a socket: then updates are read once a second. */
 export function openSessionStream(name: SessionName, live: Live | undefined): SessionStream {
@@ -95,9 +100,8 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
       if (live === undefined) poll(page.lastSeq);
       else stopFollowing = live.follow(name.sessionId, receive, { owner: name.owner, afterSeq: page.lastSeq });
     } catch (error) {
-      if (error instanceof Problem && error.status === 404 && !isClosed) {
-        // It may be about to start; until then there is nothing to follow.
-        const timer = window.setTimeout(() => void open(), ABSENT_MS);
+      if (isPassing(error) && !isClosed) {
+        const timer = window.setTimeout(() => void open(), AGAIN_MS);
         stopFollowing = () => window.clearTimeout(timer);
       }
       change({ isLoading: false, problem: error as Error });

@@ -1,6 +1,6 @@
-import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { type ReactNode, useEffect, useId, useRef, useState, useSyncExternalStore } from 'react';
 import { useSearchParams } from 'wouter';
-import { Problem } from '../data/request.ts';
+import { onAway, Problem, whyAway } from '../data/request.ts';
 import { spanText } from './text.ts';
 
 /** What happened, what to do, and what to tell the operator of the server. */
@@ -18,6 +18,17 @@ export function ErrorBox({ error, children }: { readonly error: unknown; readonl
       )}
       {children}
     </div>
+  );
+}
+
+/** Says that the server is away while what was sent is tried again. */
+export function NotSentYet({ isWaiting }: { readonly isWaiting: boolean }) {
+  const why = useSyncExternalStore(onAway, whyAway);
+  if (!isWaiting || why === undefined) return null;
+  return (
+    <p className="notice" role="status">
+      Not sent yet. {why.message} It is tried again until the server takes it.
+    </p>
   );
 }
 

@@ -4,7 +4,7 @@ import { useLocation, useSearchParams } from 'wouter';
 import { keyOf, listFolders, trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, PERMISSIONS, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
-import { ErrorBox } from '../../parts/parts.tsx';
+import { ErrorBox, NotSentYet } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { AttachButton, AttachedFiles, takesFiles } from '../session/attachments.tsx';
@@ -75,7 +75,7 @@ export function NewSessionForm() {
     const turn = session.start(prompt.trim(), { ...(attachments.length > 0 && { attachments }) });
     const key = keyOf({ sessionId, ...(team !== '' && { owner: ownerOfTeam(team) }) });
     try {
-      await rememberTurn(key, turn, STARTED_MS);
+      await rememberTurn(key, turn, { patienceMs: STARTED_MS });
       keepFiles([]);
       keepPermissionChoice(key, permissions);
       if (folder !== '') localStorage.setItem(LAST_FOLDER, folder);
@@ -147,6 +147,7 @@ export function NewSessionForm() {
       )}
       <PermissionField choice={permissions} onChange={setPermissions} />
       <ErrorBox error={problem} />
+      <NotSentYet isWaiting={isStarting} />
       <div className="sends">
         <AttachButton isBusy={isUploading} onFiles={(given) => void attach(given)} />
         <button type="submit" className="primary" disabled={isStarting || isUploading}>

@@ -17,13 +17,13 @@ import {
   type PermissionChoice,
   permissionChoice,
 } from '../../data/permission-choice.ts';
-import { ErrorBox } from '../../parts/parts.tsx';
+import { ErrorBox, NotSentYet } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
 import { useTeamOf } from '../teams/own-teams.ts';
 import { AttachButton, AttachedFiles, takesFiles } from './attachments.tsx';
-import { addFiles, changeDraft, restoreDraft, useDraft, useSend } from './next-message.ts';
-import { onTurnFailure } from './running-turns.ts';
+import { addFiles, changeDraft, useDraft, useSend } from './next-message.ts';
+import { onTurnFailure, useIsUntaken } from './running-turns.ts';
 
 interface ComposerProps {
   readonly name: SessionName;
@@ -60,17 +60,9 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
   const [problem, setProblem] = useState<unknown>();
   const [isSending, setSending] = useState(false);
   const [isUploading, setUploading] = useState(false);
+  const isUntaken = useIsUntaken(key);
   const sendMessage = useSend(name);
-  const sent = useRef({ text: '', files });
-  useEffect(
-    () =>
-      onTurnFailure(key, (error, hasBegun) => {
-        setProblem(error);
-        // A refusal that came late: the message is put back, unless another one is written already.
-        if (!hasBegun) restoreDraft(key, sent.current);
-      }),
-    [key],
-  );
+  useEffect(() => onTurnFailure(key, setProblem), [key]);
   useShortcuts({ write: () => field.current?.focus() });
   function write(next: string): void {
     setRecalled(0);
@@ -105,7 +97,6 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
       if (isSteering) await steerSession(name, message);
       else await sendMessage(message, files);
       setRecalled(0);
-      sent.current = { text: message, files };
       changeDraft(key, isSteering ? { text: '' } : { text: '', files: [] });
     } catch (error) {
       setProblem(error);
@@ -128,6 +119,7 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
     >
       <QueuedMessages name={name} queued={queued} onProblem={setProblem} />
       <ErrorBox error={problem} />
+      <NotSentYet isWaiting={isUntaken} />
       <AttachedFiles
         files={files}
         isUploading={isUploading}

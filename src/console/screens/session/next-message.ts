@@ -95,6 +95,8 @@ export function useSend(name: SessionName): (message: string, files?: readonly D
       routing: routingOf(permissionChoice(key)),
     });
     const attachments = files.map(({ attachmentId }) => ({ attachmentId }));
-    return rememberTurn(key, session.message(message, { ...(attachments.length > 0 && { attachments }) }));
+    const turn = session.message(message, { ...(attachments.length > 0 && { attachments }) });
+    // The message is put back, unless another one is written already.
+    return rememberTurn(key, turn, { onRefused: () => restoreDraft(key, { text: message, files }) });
   };
 }

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createPatience } from '../../src/client/bridge-transport.ts';
+import { connectionLost } from '../../src/client/trestle-error.ts';
+
+/** Browsers have these; Node has not. */
+type Listening = Partial<Pick<EventTarget, 'addEventListener' | 'removeEventListener'>>;
+
+test('a browser whose network is back is not made to wait, and the pauses begin again with short ones', async (t) => {
+  const browser = new EventTarget();
+  let listening = 0;
+  const global = globalThis as Listening;
+  global.addEventListener = (type, listener) => {
+    listening += 1;
+    browser.addEventListener(type, listener);
+  };
+  global.removeEventListener = (type, listener) => {
+    listening -= 1;
+    browser.removeEventListener(type, listener);
+  };
+  t.after(() => {
+    delete global.addEventListener;
+    delete global.removeEventListener;
+  });
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const patience = createPatience(Number.POSITIVE_INFINITY, new AbortController().signal);
+  const lost = connectionLost('the network is gone');
+  // Until pauses have their full length of at least 2.5 seconds.
+  for (let count = 0; count < 8; count += 1) {
+    const waited = patience.failed(lost);
+    t.mock.timers.tick(5000);
+    await waited;
+  }
+  let isOver = false;
+  const waiting = patience.failed(lost).then(() => {
+    isOver = true;
+  });
+  t.mock.timers.tick(2400);
+  await Promise.resolve();
+  assert.equal(isOver, false);
+  browser.dispatchEvent(new Event('online'));
+  await waiting;
+  const next = patience.failed(lost);
+  t.mock.timers.tick(100);
+  await next;
+  assert.equal(listening, 0, 'nothing listens when nothing waits');
+});
