@@ -3,7 +3,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { gunzipSync } from 'node:zlib';
+import { firstLoad } from '../../bench/console/suite.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const MAX_FIRST_LOAD = 150_000;
@@ -15,22 +15,14 @@ interface Manifest {
   readonly files: readonly { readonly name: string }[];
 }
 
-test('the first page of the console needs at most 150 KB, and no part that is loaded later more than 40 KB (gzip)', (t) => {
+test('the first page of the console needs at most 150 KB, and no part that is loaded later more than 40 KB (gzip)', async (t) => {
   const { buildConsole } = createRequire(import.meta.url)(join(ROOT, 'scripts', 'build-console.cjs')) as {
     buildConsole(root: string): string;
   };
   const folder = buildConsole(ROOT);
   const { script, style, files } = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')) as Manifest;
   const size = (name: string) => statSync(join(folder, `${name}.gz`)).size;
-  const needed = new Set<string>();
-  /** What a script imports is loaded with it; what it loads by `import()` is not. */
-  function follow(name: string): void {
-    if (needed.has(name)) return;
-    needed.add(name);
-    const source = gunzipSync(readFileSync(join(folder, `${name}.gz`))).toString();
-    for (const [, imported = ''] of source.matchAll(/(?:import|from)\s*"\.\/([^"]+)"/g)) follow(imported);
-  }
-  follow(script);
+  const needed = await firstLoad(folder, script);
   const first = [...needed, style].reduce((sum, name) => sum + size(name), 0);
   t.diagnostic(`first load: ${first} bytes in ${needed.size + 1} files`);
   assert.ok(needed.size > 1 && first > 50_000, 'the imports were found');

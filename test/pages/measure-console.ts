@@ -118,15 +118,42 @@ try {
     await close(page);
     return seen;
   }
+  async function barePaint(): Promise<number> {
+    const page = await open('/healthz');
+    await pause(500);
+    const { paint } = await page.evaluate(() => ({ paint: probe.paint }));
+    await close(page);
+    return paint;
+  }
+  async function bareFrames(): Promise<readonly number[]> {
+    const page = await open('/healthz');
+    const frames = await page.evaluate<number[]>(`new Promise((resolve) => {
+      const gaps = [];
+      let last = performance.now();
+      const step = () => {
+        const now = performance.now();
+        gaps.push(now - last);
+        last = now;
+        if (gaps.length < 200) requestAnimationFrame(step);
+        else resolve(gaps);
+      };
+      requestAnimationFrame(step);
+    })`);
+    await close(page);
+    return frames;
+  }
   // The first visit builds the console and fills caches.
   await boardPaint();
   const paints: Pick<Probe, 'paint' | 'shift'>[] = [];
   const slowPaints: number[] = [];
+  const barePaints: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
+    barePaints.push(await barePaint());
     paints.push(await boardPaint());
     slowPaints.push((await boardPaint(slow)).paint);
   }
 
+  const frames = await bareFrames();
   const streamed = start(`pace ${UPDATES_PER_SECOND} ${STREAM_SECONDS}`);
   const watching = await open(`/console/sessions/${streamed.sessionId}`);
   // What came while the page was loading is not an update that is received and painted.
@@ -187,6 +214,8 @@ try {
   await close(leaving);
 
   const figures: ConsoleFigures = {
+    barePaintMs: median(barePaints),
+    bareFrameMs: quantile(frames, 0.95),
     paintMs: median(paints.map(({ paint }) => paint)),
     slowPaintMs: median(slowPaints),
     layoutShift: Math.max(...paints.map(({ shift }) => shift)),
