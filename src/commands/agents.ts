@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
-import { systemClock } from '../platform/clock/clock.ts';
 import type { AgentLine, AgentPrograms } from '../system/agent-programs.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
-import { loadSettings, withKnownServer, withServer } from './load-settings.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, print } from './command-context.ts';
+import { commandAccess, withKnownServer, withServer } from './load-settings.ts';
 import { printable } from './turn-display.ts';
 
 type Options = Readonly<Record<string, unknown>>;
@@ -26,7 +25,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
         isHere: sharesFiles,
       }));
       const lines = await (await open(options, context)).list(served?.agents, served?.isHere);
-      context.stdout(options.json === true ? `${JSON.stringify({ agents: lines })}\n` : listText(lines));
+      print(command, context, { agents: lines }, listText(lines));
     });
   agents
     .command('install')
@@ -75,10 +74,8 @@ export function registerAgents(program: Command, context: CommandContext): void 
 }
 
 async function open(options: Options, context: CommandContext): Promise<AgentPrograms> {
-  const { settings } = await loadSettings(options, context);
   const { openAgentPrograms } = await import('../system/agent-programs.ts');
-  const { environment, homeDirectory } = context;
-  return openAgentPrograms({ settings, environment, homeDirectory, clock: systemClock });
+  return openAgentPrograms(await commandAccess(options, context));
 }
 
 function listText(lines: readonly AgentLine[]): string {

@@ -1,8 +1,8 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { AppError } from '../platform/errors/app-error.ts';
-import { type CommandContext, readPassword } from './command-context.ts';
-import { loadSettings } from './load-settings.ts';
+import { type CommandContext, print, readPassword } from './command-context.ts';
+import { commandAccess } from './load-settings.ts';
 
 /** `trestle backup FOLDER`. */
 export function registerBackup(program: Command, context: CommandContext): void {
@@ -20,28 +20,30 @@ export function registerBackup(program: Command, context: CommandContext): void 
     )
     .action(async (folder: string, _options: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const { settings } = await loadSettings(options, context);
+      const access = await commandAccess(options, context);
       const { backUpDatabases } = await import('../platform/database/backup/database-backup.ts');
-      const { systemClock } = await import('../platform/clock/clock.ts');
       const { copyableStores, dataFilesOf } = await import('../system/stores.ts');
       const { describeBackupKey } = await import('../system/data-directory.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const { PROGRAM_VERSION } = await import('../system/environment.ts');
       await using opened = new AsyncDisposableStack();
       const target = resolve(context.workingDirectory, folder);
-      const access = { ...context, settings, clock: systemClock };
       const { secretKey: file } = await dataFilesOf(access);
       const passphrase = options.keyPassphraseStdin === true ? await readPassword(context) : undefined;
-      const secretKey = await describeBackupKey({ file, given: settings.secret_key, randomness }, passphrase);
+      const secretKey = await describeBackupKey({ file, given: access.settings.secret_key, randomness }, passphrase);
       const manifest = await backUpDatabases({
         databases: await copyableStores(access, opened),
         folder: target,
         secretKey,
         programVersion: PROGRAM_VERSION,
-        clock: systemClock,
+        clock: access.clock,
       });
-      if (options.json === true) context.stdout(`${JSON.stringify({ folder: target, ...manifest })}\n`);
-      else context.stdout(`${tablesText(manifest.databases)}Backed up to ${target}. ${keyText(secretKey)}\n`);
+      print(
+        command,
+        context,
+        { folder: target, ...manifest },
+        `${tablesText(manifest.databases)}Backed up to ${target}. ${keyText(secretKey)}\n`,
+      );
     });
 }
 
@@ -72,23 +74,22 @@ export function registerRestore(program: Command, context: CommandContext): void
     )
     .action(async (folder: string, _options: unknown, command: Command) => {
       const options = command.optsWithGlobals();
-      const { settings } = await loadSettings(options, context);
+      const access = await commandAccess(options, context);
+      const { settings, clock } = access;
       const { restoreDatabases } = await import('../platform/database/backup/database-backup.ts');
-      const { systemClock } = await import('../platform/clock/clock.ts');
-      const { dataFilesOf } = await import('../system/stores.ts');
-      const { storeDefinition, storeLocation } = await import('../system/stores.ts');
+      const { dataFilesOf, storeDefinition, storeLocation } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
       const { prepareRestoredKey } = await import('../system/data-directory.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const passphrase = options.keyPassphraseStdin === true ? await readPassword(context) : undefined;
-      const files = await dataFilesOf({ ...context, settings, clock: systemClock });
+      const files = await dataFilesOf(access);
       const manifest = await restoreDatabases({
         folder: resolve(context.workingDirectory, folder),
         targets: SERVICE_NAMES.map((name) => ({
           ...storeDefinition(name),
           location: storeLocation(settings.database, files, name),
         })),
-        clock: systemClock,
+        clock,
         replace: options.replace === true,
         beforeChange: ({ secretKey }) =>
           prepareRestoredKey({
@@ -98,8 +99,12 @@ export function registerRestore(program: Command, context: CommandContext): void
             passphrase,
           }),
       });
-      if (options.json === true) context.stdout(`${JSON.stringify(manifest)}\n`);
-      else context.stdout(`${tablesText(manifest.databases)}Restored the backup of ${manifest.createdAt}.\n`);
+      print(
+        command,
+        context,
+        manifest,
+        `${tablesText(manifest.databases)}Restored the backup of ${manifest.createdAt}.\n`,
+      );
     });
 }
 
@@ -116,24 +121,21 @@ export function registerCopy(program: Command, context: CommandContext): void {
     .action(async (_options: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       const url = postgresUrl(String(options.to));
-      const { settings } = await loadSettings(options, context);
+      const access = await commandAccess(options, context);
       const { copyDatabase } = await import('../platform/database/backup/copy-into.ts');
-      const { systemClock } = await import('../platform/clock/clock.ts');
-      const { openStoresAlone } = await import('../system/stores.ts');
-      const { storeDefinition } = await import('../system/stores.ts');
+      const { openStoresAlone, storeDefinition } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
       await using opened = new AsyncDisposableStack();
-      const databases = await openStoresAlone({ ...context, settings, clock: systemClock }, opened);
+      const databases = await openStoresAlone(access, opened);
       const copied = [];
       for (const name of SERVICE_NAMES) {
         const source = databases.find((database) => database.name === name);
         if (source === undefined) continue;
         const location = { engine: 'postgres', url, schema: name } as const;
-        const tables = await copyDatabase(source, { ...storeDefinition(name), location, clock: systemClock });
+        const tables = await copyDatabase(source, { ...storeDefinition(name), location, clock: access.clock });
         copied.push({ name, tables });
       }
-      if (options.json === true) context.stdout(`${JSON.stringify({ databases: copied })}\n`);
-      else context.stdout(`${tablesText(copied)}Copied; counts and checksums are equal.\n`);
+      print(command, context, { databases: copied }, `${tablesText(copied)}Copied; counts and checksums are equal.\n`);
     });
 }
 
@@ -169,20 +171,17 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
     .description('Prints the fingerprint of the secret key in use and where the key comes from; never the key itself.')
     .addHelpText('after', '\nExamples:\n  trestle secret-key show --json')
     .action(async (_given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const { settings } = await loadSettings(options, context);
+      const access = await commandAccess(command.optsWithGlobals(), context);
       const { dataFilesOf } = await import('../system/stores.ts');
-      const { systemClock } = await import('../platform/clock/clock.ts');
-      const { readSecretKeys } = await import('../platform/secrets/secret-keys.ts');
-      const { keyFingerprint } = await import('../platform/secrets/secret-keys.ts');
-      const files = await dataFilesOf({ ...context, settings, clock: systemClock });
-      const keys = await readSecretKeys({ file: files.secretKey, given: settings.secret_key });
-      const source = settings.secret_key === '' ? files.secretKey : 'the configuration';
+      const { keyFingerprint, readSecretKeys } = await import('../platform/secrets/secret-keys.ts');
+      const { secretKey: file } = await dataFilesOf(access);
+      const { secret_key: given } = access.settings;
+      const keys = await readSecretKeys({ file, given });
+      const source = given === '' ? file : 'the configuration';
       const fingerprints = (keys ?? []).map(keyFingerprint);
-      if (options.json === true) context.stdout(`${JSON.stringify({ source, fingerprints })}\n`);
-      else if (fingerprints.length === 0)
-        context.stdout(`There is no secret key yet: the first start creates ${source}.\n`);
-      else context.stdout(`${fingerprints.join('\n')}\nfrom ${source}\n`);
+      const none = `There is no secret key yet: the first start creates ${source}.\n`;
+      const text = fingerprints.length === 0 ? none : `${fingerprints.join('\n')}\nfrom ${source}\n`;
+      print(command, context, { source, fingerprints }, text);
     });
   secretKey
     .command('adopt')
@@ -192,20 +191,16 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
     )
     .addHelpText('after', '\nExamples:\n  trestle secret-key adopt')
     .action(async (_given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const { settings } = await loadSettings(options, context);
+      const access = await commandAccess(command.optsWithGlobals(), context);
       const { dataFilesOf, openStoresAlone } = await import('../system/stores.ts');
       const { adoptSecretKey } = await import('../system/data-directory.ts');
-      const { systemClock } = await import('../platform/clock/clock.ts');
-      const { systemRandomness } = await import('../platform/clock/randomness.ts');
+      const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const { loadSecretKeys } = await import('../platform/secrets/secret-keys.ts');
-      const access = { ...context, settings, clock: systemClock };
-      const files = await dataFilesOf(access);
+      const { secretKey: file } = await dataFilesOf(access);
       await using opened = new AsyncDisposableStack();
       const databases = await openStoresAlone(access, opened);
-      const source = { file: files.secretKey, given: settings.secret_key, randomness: systemRandomness };
+      const source = { file, given: access.settings.secret_key, randomness };
       const fingerprint = await adoptSecretKey(databases, await loadSecretKeys(source));
-      if (options.json === true) context.stdout(`${JSON.stringify({ fingerprint })}\n`);
-      else context.stdout(`The databases now use the secret key ${fingerprint}.\n`);
+      print(command, context, { fingerprint }, `The databases now use the secret key ${fingerprint}.\n`);
     });
 }

@@ -3,7 +3,7 @@ import { PassThrough, Writable } from 'node:stream';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
 import type { Keys } from './answer-permissions.ts';
-import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
+import { type CommandContext, EXIT_INTERRUPTED, EXIT_USAGE, fail } from './command-context.ts';
 import { type ConnectedServer, withServer } from './load-settings.ts';
 import {
   checkPermissionOptions,
@@ -39,8 +39,7 @@ export function registerChat(program: Command, context: CommandContext): void {
       const options = command.optsWithGlobals<TurnCommandOptions>();
       checkPermissionOptions(options, context);
       if (!process.stdin.isTTY) {
-        context.stderr('trestle: chat needs a terminal; use trestle run "..." in scripts\n');
-        throw new CommandExit(EXIT_USAGE);
+        fail(context, 'chat needs a terminal; use trestle run "..." in scripts', EXIT_USAGE);
       }
       const files = await readFiles(options.attach, context);
       const mcpServers = await readMcpFiles(options.mcp, context);

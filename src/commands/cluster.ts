@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { systemClock } from '../platform/clock/clock.ts';
-import type { CommandContext } from './command-context.ts';
-import { loadSettings } from './load-settings.ts';
+import { type CommandContext, print } from './command-context.ts';
+import { commandAccess } from './load-settings.ts';
 import { table } from './sessions.ts';
 import { printable } from './turn-display.ts';
 
@@ -21,11 +20,10 @@ export function registerCluster(program: Command, context: CommandContext): void
     )
     .addHelpText('after', '\nExamples:\n  trestle cluster\n  trestle cluster --json')
     .action(async (_given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const { settings } = await loadSettings(options, context);
+      const access = await commandAccess(command.optsWithGlobals(), context);
       const { readInstances } = await import('../system/cluster.ts');
-      const instances = await readInstances({ ...context, settings, clock: systemClock });
-      context.stdout(options.json === true ? `${JSON.stringify({ instances })}\n` : clusterText(instances));
+      const instances = await readInstances(access);
+      print(command, context, { instances }, clusterText(instances));
     });
 }
 
@@ -41,13 +39,10 @@ export function registerDrain(program: Command, context: CommandContext): void {
     .argument('<instance>', 'id of an instance, from trestle cluster')
     .addHelpText('after', '\nExamples:\n  trestle cluster\n  trestle drain ins_01jd2x7k9m4v8q5w3e6r1t0y2z')
     .action(async (id: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const { settings } = await loadSettings(options, context);
+      const access = await commandAccess(command.optsWithGlobals(), context);
       const { drainInstance } = await import('../system/cluster.ts');
-      await drainInstance({ ...context, settings, clock: systemClock }, id, () =>
-        context.stderr(`${printable(id)} is leaving\n`),
-      );
-      context.stdout(options.json === true ? `${JSON.stringify({ drained: id })}\n` : `${printable(id)} has ended\n`);
+      await drainInstance(access, id, () => context.stderr(`${printable(id)} is leaving\n`));
+      print(command, context, { drained: id }, `${printable(id)} has ended\n`);
     });
 }
 

@@ -75,6 +75,22 @@ export class CommandExit extends Error {
   }
 }
 
+/** Prints a reason, and ends the command. */
+export function fail({ stderr }: Pick<CommandContext, 'stderr'>, reason: string, exit = EXIT_FAILED): never {
+  stderr(`trestle: ${reason}\n`);
+  throw new CommandExit(exit);
+}
+
+/** A command of commander: the options that were given to it and to the program. */
+export interface GivenCommand {
+  optsWithGlobals(): Readonly<Record<string, unknown>>;
+}
+
+/** Prints the value as JSON where `--json` is given, otherwise the text. */
+export function print(command: GivenCommand, { stdout }: CommandContext, value: unknown, text: string): void {
+  stdout(command.optsWithGlobals().json === true ? `${JSON.stringify(value)}\n` : text);
+}
+
 const MAX_CHARACTERS = 4096;
 
 /** The first line of standard input: a password on the command line would stand in the history and in the process list. */

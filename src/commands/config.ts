@@ -12,8 +12,9 @@ import {
   describeFailure,
   EXIT_CONFIGURATION,
   EXIT_FAILED,
+  print,
 } from './command-context.ts';
-import { loadSettings } from './load-settings.ts';
+import { commandAccess, loadSettings } from './load-settings.ts';
 
 /** `trestle config check|print|schema|docs`. */
 export function registerConfig(program: Command, context: CommandContext): void {
@@ -70,15 +71,12 @@ export function registerDoctor(program: Command, context: CommandContext): void 
     )
     .addHelpText('after', '\nExamples:\n  trestle doctor\n  trestle doctor --json | jq .findings')
     .action(async (_options: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const { settings, warnings } = await loadSettings(options, context);
+      const { warnings, ...access } = await commandAccess(command.optsWithGlobals(), context);
       const { diagnose } = await import('../system/doctor/diagnose.ts');
-      const { systemClock } = await import('../platform/clock/clock.ts');
-      const { environment, homeDirectory } = context;
-      const found = await diagnose({ settings, environment, homeDirectory, clock: systemClock });
+      const found = await diagnose(access);
       const findings = [...found, ...warnings.map((text): Finding => ({ name: 'configuration', state: 'note', text }))];
       const ok = findings.every(({ state }) => state !== 'broken');
-      context.stdout(options.json === true ? `${JSON.stringify({ ok, findings })}\n` : findingsText(findings, context));
+      print(command, context, { ok, findings }, findingsText(findings, context));
       if (!ok) throw new CommandExit(EXIT_FAILED);
     });
 }

@@ -7,7 +7,7 @@ import { SUGGESTED_MODELS } from '../system/agent-sandbox.ts';
 import { dataFiles } from '../system/data-directory.ts';
 import type { Finding } from '../system/doctor/findings.ts';
 import { dataDirectory, settingsDeclaration } from '../system/settings.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE, fail } from './command-context.ts';
 import { callFromCommand, loadSettings } from './load-settings.ts';
 
 type Options = Readonly<Record<string, unknown>>;
@@ -67,10 +67,8 @@ export function registerInit(program: Command, context: CommandContext): void {
       const path = resolve(context.workingDirectory, String(options.config ?? settingsDeclaration.fileName));
       const isAsking = options.yes !== true;
       if (isAsking && !process.stdin.isTTY) {
-        context.stderr(
-          'trestle: init asks questions, and standard input is not a terminal; use --yes to accept what is found\n',
-        );
-        throw new CommandExit(EXIT_USAGE);
+        const advice = 'use --yes to accept what is found';
+        fail(context, `init asks questions, and standard input is not a terminal; ${advice}`, EXIT_USAGE);
       }
       // A file that is about to be written cannot be read yet.
       const { config: _unread, ...rest } = options;
@@ -103,7 +101,7 @@ async function lookAround(options: Options, context: CommandContext): Promise<Su
 }
 
 async function findApis(options: Options, context: CommandContext): Promise<readonly FoundApi[]> {
-  const listed = await callFromCommand(options, context, 'completions', 'models.list', {});
+  const listed = await callFromCommand({ optsWithGlobals: () => options }, context, 'completions', 'models.list', {});
   const modelsOf = (id: string) =>
     listed.models.filter((model) => model.id.startsWith(`${id}/`)).map((model) => model.id.slice(id.length + 1));
   const found = await Promise.all(
@@ -241,8 +239,7 @@ async function write(path: string, text: string, isForced: boolean, context: Com
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const advice = code === 'EEXIST' ? 'exists already; use --force to replace it' : `cannot be written (${code})`;
-    context.stderr(`trestle: ${path} ${advice}\n`);
-    throw new CommandExit(EXIT_FAILED);
+    fail(context, `${path} ${advice}`);
   }
 }
 

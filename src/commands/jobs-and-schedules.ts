@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
+import { type CommandContext, EXIT_USAGE, fail, print } from './command-context.ts';
 import { withTeamOption } from './load-settings.ts';
 import { MCP_OPTION, readMcpFiles } from './run.ts';
 import { age, commandAction, oneOf, table, wholeNumber } from './sessions.ts';
@@ -25,9 +25,9 @@ export function registerSchedules(program: Command, context: CommandContext): vo
       'after',
       '\nExamples:\n  trestle schedules add "summarise the open issues" --cron "0 8 * * 1-5"\n  trestle schedules add "look for new releases" --every 6h --agent codex --folder .\n  trestle schedules pause sch_01m7jjcdxt91frsf4t5meyw9a0',
     );
-  const list = action(() => async (trestle, _server, { limit, json }) => {
+  const list = action(() => async (trestle, command, { limit }) => {
     const page = await trestle.schedules.list({ limit: wholeNumber(limit ?? 20, '--limit', context) });
-    stdout(json === true ? `${JSON.stringify(page)}\n` : scheduleTable(page.schedules, Date.now()));
+    print(command, context, page, scheduleTable(page.schedules, Date.now()));
   });
   schedules.action(list);
   schedules.command('list').description('The same.').action(list);
@@ -47,12 +47,12 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .option('--overlap <what>', 'while the last job is open: skip (unless given) or queue')
     .option('--catch-up <what>', 'for times that were missed: none (unless given) or one')
     .action(
-      action((prompt = '') => async (trestle, _server, options) => {
+      action((prompt = '') => async (trestle, command, options) => {
         const { task, ...given } = readSchedule(prompt, options, context);
         const mcpServers = await readMcpFiles(options.mcp as readonly string[] | undefined, context);
         const withServers = { ...task, ...(mcpServers.length > 0 && { mcpServers }) };
         const schedule = await trestle.schedules.create({ ...given, task: withServers });
-        stdout(options.json === true ? `${JSON.stringify(schedule)}\n` : `Added.\n${scheduleText(schedule)}`);
+        print(command, context, schedule, `Added.\n${scheduleText(schedule)}`);
       }),
     );
   schedules
@@ -60,17 +60,17 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .description('Shows a schedule with its next times and its last jobs.')
     .argument('<schedule>', SCHEDULE)
     .action(
-      action((scheduleId = '') => async (trestle, _server, { json }) => {
+      action((scheduleId = '') => async (trestle, command) => {
         const schedule = await trestle.schedules.get(scheduleId);
         const { jobs } = await trestle.jobs.list({ scheduleId, limit: 5 });
-        if (json === true) return stdout(`${JSON.stringify({ schedule, jobs })}\n`);
         const rows = jobs.map(({ status, createdAt, jobId, errorCode }) => [
           status,
           age(Date.now() - Date.parse(createdAt)),
           jobId,
           errorCode ?? '',
         ]);
-        return stdout(`${scheduleText(schedule)}${rows.length === 0 ? '' : `\n${table(rows)}`}`);
+        const text = `${scheduleText(schedule)}${rows.length === 0 ? '' : `\n${table(rows)}`}`;
+        print(command, context, { schedule, jobs }, text);
       }),
     );
   for (const [name, enabled] of [
@@ -103,9 +103,9 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .description('Runs the task of a schedule now, as a job.')
     .argument('<schedule>', SCHEDULE)
     .action(
-      action((scheduleId = '') => async (trestle, _server, { json }) => {
+      action((scheduleId = '') => async (trestle, command) => {
         const job = await trestle.schedules.run(scheduleId);
-        stdout(json === true ? `${JSON.stringify(job)}\n` : `Submitted ${job.jobId}.\n`);
+        print(command, context, job, `Submitted ${job.jobId}.\n`);
       }),
     );
 }
@@ -120,8 +120,7 @@ function readSchedule(
     text,
   );
   if ((cron === undefined) === (every === undefined)) {
-    context.stderr('trestle: give --cron or --every, such as --cron "0 8 * * 1-5" or --every 6h\n');
-    throw new CommandExit(EXIT_USAGE);
+    return fail(context, 'give --cron or --every, such as --cron "0 8 * * 1-5" or --every 6h', EXIT_USAGE);
   }
   const { overlap = 'skip', catchUp = 'none' } = options;
   return {
@@ -205,7 +204,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
       'after',
       '\nExamples:\n  trestle jobs --status failed\n  trestle jobs show job-01m7j5adcfb770yc2xwtdfhqkt\n  trestle jobs cancel job-01m7j5adcfb770yc2xwtdfhqkt',
     );
-  const list = action(() => async (trestle, _server, { status, search, agent, schedule, limit, json }) => {
+  const list = action(() => async (trestle, command, { status, search, agent, schedule, limit }) => {
     const page = await trestle.jobs.list({
       ...(typeof search === 'string' && { search }),
       ...(typeof agent === 'string' && { providerId: agent }),
@@ -213,7 +212,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
       limit: wholeNumber(limit ?? 20, '--limit', context),
       ...(status !== undefined && { status: oneOf(status, JOB_STATES, '--status', context) as Job['status'] }),
     });
-    context.stdout(json === true ? `${JSON.stringify(page)}\n` : jobTable(page.jobs, Date.now()));
+    print(command, context, page, jobTable(page.jobs, Date.now()));
   });
   jobs.action(list);
   jobs.command('list').description('The same.').action(list);
@@ -231,9 +230,9 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .description('Runs an ended job again, as a new job.')
     .argument('<job>', JOB)
     .action(
-      action((jobId = '') => async (trestle, _server, { json }) => {
+      action((jobId = '') => async (trestle, command) => {
         const job = await trestle.jobs.submit({ retryOf: jobId });
-        context.stdout(json === true ? `${JSON.stringify(job)}\n` : `Submitted ${job.jobId}.\n`);
+        print(command, context, job, `Submitted ${job.jobId}.\n`);
       }),
     );
   jobs
@@ -244,8 +243,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
       action((jobId = '') => async (trestle) => {
         const { status, sessionId } = await findJob(trestle, jobId, context);
         if (status !== 'pending' && status !== 'running') {
-          context.stderr(`trestle: the job "${jobId}" has ended: ${status}\n`);
-          throw new CommandExit(EXIT_FAILED);
+          return fail(context, `the job "${jobId}" has ended: ${status}`);
         }
         await trestle.session(sessionId).cancel();
         context.stdout(`Cancelled ${jobId}.\n`);
@@ -253,11 +251,10 @@ export function registerJobs(program: Command, context: CommandContext): void {
     );
 }
 
-async function findJob(trestle: TrestleClient, jobId: string, { stderr }: CommandContext): Promise<Job> {
+async function findJob(trestle: TrestleClient, jobId: string, context: CommandContext): Promise<Job> {
   const job = await trestle.jobs.get(jobId);
   if (job.status !== 'not_found') return job;
-  stderr(`trestle: there is no job "${jobId}"; trestle jobs lists them\n`);
-  throw new CommandExit(EXIT_FAILED);
+  return fail(context, `there is no job "${jobId}"; trestle jobs lists them`);
 }
 
 function jobTable(jobs: readonly Job[], now: number): string {

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseDuration } from '../platform/config/setting.ts';
 import type { ControlResult } from '../system/controls.ts';
-import type { CommandContext } from './command-context.ts';
+import { type CommandContext, print } from './command-context.ts';
 import { callFromCommand, commaList } from './load-settings.ts';
 
 const NONE = 'none';
@@ -79,7 +79,6 @@ function registerCreate(key: Command, context: CommandContext): void {
       '\nExamples:\n  trestle key create laptop\n  trestle key create ci --models "openai/*,fast" --budget 5/day --expires 30d',
     )
     .action(async (name: string, given: CreateOptions, command: Command) => {
-      const options = command.optsWithGlobals();
       const params = {
         name,
         ...(given.owner !== undefined && { owner: given.owner }),
@@ -92,9 +91,13 @@ function registerCreate(key: Command, context: CommandContext): void {
         ...(given.budget !== undefined && { budget: given.budget }),
         ...(given.expires !== undefined && { expires_at: given.expires }),
       };
-      const issued = await callFromCommand(options, context, 'completions', 'keys.create', params);
-      if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
-      else context.stdout(`${issued.key}\n\n  ${issued.id}  ${issued.name}. Keep the key: it is not shown again.\n`);
+      const issued = await callFromCommand(command, context, 'completions', 'keys.create', params);
+      print(
+        command,
+        context,
+        issued,
+        `${issued.key}\n\n  ${issued.id}  ${issued.name}. Keep the key: it is not shown again.\n`,
+      );
     });
 }
 
@@ -106,21 +109,19 @@ function registerList(key: Command, context: CommandContext): void {
     .option('--owner <user>', 'only keys of this user')
     .addHelpText('after', '\nExamples:\n  trestle key list\n  trestle key list --json | jq .data')
     .action(async ({ owner }: { readonly owner?: string }, command: Command) => {
-      const options = command.optsWithGlobals();
       const filter = owner === undefined ? {} : { owner };
       const data: KeyInfo[] = [];
       for (let more = true; more; ) {
         const after = data.at(-1)?.id;
-        const page = await callFromCommand(options, context, 'completions', 'keys.list', {
+        const page = await callFromCommand(command, context, 'completions', 'keys.list', {
           ...filter,
           ...(after !== undefined && { after }),
         });
         data.push(...page.data);
         more = page.has_more && page.data.length > 0;
       }
-      if (options.json === true) context.stdout(`${JSON.stringify({ object: 'list', data })}\n`);
-      else if (data.length === 0) context.stdout('No keys. Issue one with: trestle key create <name>\n');
-      else context.stdout(data.map(keyLine).join(''));
+      const lines = data.map(keyLine).join('') || 'No keys. Issue one with: trestle key create <name>\n';
+      print(command, context, { object: 'list', data }, lines);
     });
 }
 
@@ -150,7 +151,6 @@ function registerChange(key: Command, context: CommandContext): void {
       '\nExamples:\n  trestle key change key_01k9zexample --budget 20/month --models all\n  trestle key change key_01k9zexample --disable',
     )
     .action(async (id: string, given: ChangeOptions, command: Command) => {
-      const options = command.optsWithGlobals();
       const change = {
         ...(given.name !== undefined && { name: given.name }),
         ...(given.models !== undefined && { models: given.models }),
@@ -166,8 +166,8 @@ function registerChange(key: Command, context: CommandContext): void {
         ...((given.enable === true || given.disable === true) && { enabled: given.enable === true }),
       };
       if (Object.keys(change).length === 0) command.error('error: nothing to change; name at least one option');
-      const changed = await callFromCommand(options, context, 'completions', 'keys.change', { id, change });
-      context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : keyLine(changed));
+      const changed = await callFromCommand(command, context, 'completions', 'keys.change', { id, change });
+      print(command, context, changed, keyLine(changed));
     });
 }
 
@@ -180,14 +180,16 @@ function registerRotate(key: Command, context: CommandContext): void {
     .option('--grace <time>', 'how long the old key stays valid, at most 24h', readGrace, 0)
     .addHelpText('after', '\nExamples:\n  trestle key rotate key_01k9zexample --grace 1h')
     .action(async (id: string, { grace }: { readonly grace: number }, command: Command) => {
-      const options = command.optsWithGlobals();
       const params = { id, grace_seconds: grace };
-      const issued = await callFromCommand(options, context, 'completions', 'keys.rotate', params);
+      const issued = await callFromCommand(command, context, 'completions', 'keys.rotate', params);
       const until = issued.previous_until;
       const old = until === null ? 'The old key is refused now.' : `The old key works until ${until}.`;
-      if (options.json === true) context.stdout(`${JSON.stringify(issued)}\n`);
-      else
-        context.stdout(`${issued.key}\n\n  ${id}  ${issued.name}. ${old} Keep the new key: it is not shown again.\n`);
+      print(
+        command,
+        context,
+        issued,
+        `${issued.key}\n\n  ${id}  ${issued.name}. ${old} Keep the new key: it is not shown again.\n`,
+      );
     });
 }
 
@@ -199,9 +201,8 @@ function registerRevoke(key: Command, context: CommandContext): void {
     .argument('<id>', 'id of the key: key_...')
     .addHelpText('after', '\nExamples:\n  trestle key revoke key_01k9zexample')
     .action(async (id: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      await callFromCommand(options, context, 'completions', 'keys.revoke', { id });
-      context.stdout(options.json === true ? `${JSON.stringify({ id, revoked: true })}\n` : `Revoked ${id}.\n`);
+      await callFromCommand(command, context, 'completions', 'keys.revoke', { id });
+      print(command, context, { id, revoked: true }, `Revoked ${id}.\n`);
     });
 }
 

@@ -6,12 +6,14 @@ import { secretValues, settingEntries } from '../platform/config/setting-declara
 import { createLogger, type Logger, type LoggerOptions } from '../platform/log/logger.ts';
 import type { ControlMethod, ControlResult, ServerAccess } from '../system/controls.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
-import { fail, findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
+import { type CommandContext, EXIT_USAGE, fail, type GivenCommand } from './command-context.ts';
+import { findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
+
+type Options = Readonly<Record<string, unknown>>;
 
 /** The settings for a command, from its options (`command.optsWithGlobals()`). Throws a `ConfigurationError`. */
 export function loadSettings(
-  options: Readonly<Record<string, unknown>>,
+  options: Options,
   { environment, workingDirectory, homeDirectory }: CommandContext,
 ): Promise<Configuration<Settings>> {
   return loadConfiguration({
@@ -22,6 +24,12 @@ export function loadSettings(
     homeDirectory,
     workingDirectory,
   });
+}
+
+/** The settings for a command, and what else a part of the system needs to find the data that they name. */
+export async function commandAccess(options: Options, context: CommandContext) {
+  const { environment, homeDirectory } = context;
+  return { ...(await loadSettings(options, context)), environment, homeDirectory, clock: systemClock };
 }
 
 const ENTRIES = settingEntries(settingsDeclaration.schema).flatMap(({ setting }) =>
@@ -40,7 +48,7 @@ export function addGlobalFlags(program: Command): void {
 }
 
 /** Picks the settings out of a command's options, by flag. */
-export function flagsFromOptions(options: Readonly<Record<string, unknown>>): Flags {
+export function flagsFromOptions(options: Options): Flags {
   return Object.fromEntries(
     ENTRIES.map(({ flag }) => {
       const given = options[optionName(flag)];
@@ -79,17 +87,16 @@ export function createCommandLogger(
 
 /** Asks a service for something on behalf of a command, whether its server runs or not. */
 export async function callFromCommand<Name extends ServiceName, Method extends ControlMethod<Name>>(
-  options: Readonly<Record<string, unknown>>,
+  command: GivenCommand,
   context: CommandContext,
   name: Name,
   method: Method,
   params: Readonly<Record<string, unknown>>,
 ): Promise<ControlResult<Name, Method>> {
-  const { settings } = await loadSettings(options, context);
+  const access = await commandAccess(command.optsWithGlobals(), context);
   const { callControl } = await import('../system/controls.ts');
-  const { environment, homeDirectory } = context;
-  const logger = createCommandLogger(settings, context, { level: 'warn', format: 'pretty' });
-  return callControl({ settings, environment, homeDirectory, clock: systemClock, logger }, name, method, params);
+  const logger = createCommandLogger(access.settings, context, { level: 'warn', format: 'pretty' });
+  return callControl({ ...access, logger }, name, method, params);
 }
 
 export interface ConnectedServer extends ServerAccess {
@@ -104,10 +111,7 @@ export interface ConnectedServer extends ServerAccess {
  * The server of the login, if there is one; otherwise the server that runs on this machine; where none does, one in this
  * process, for as long as the command runs.
  */
-async function connectServer(
-  options: Readonly<Record<string, unknown>>,
-  context: CommandContext,
-): Promise<ConnectedServer> {
+async function connectServer(options: Options, context: CommandContext): Promise<ConnectedServer> {
   const { environment, homeDirectory } = context;
   const known = (await findElsewhere(options, context)) ?? (await findRunning(options, context));
   if (known !== undefined) return known;
@@ -131,10 +135,7 @@ async function connectServer(
 }
 
 /** The server of the login; undefined when there is no login. */
-async function findElsewhere(
-  options: Readonly<Record<string, unknown>>,
-  context: CommandContext,
-): Promise<ConnectedServer | undefined> {
+async function findElsewhere(options: Options, context: CommandContext): Promise<ConnectedServer | undefined> {
   const login = await findLogin(options, context);
   if (login === undefined && options.team !== undefined) {
     fail(context, 'only someone who is logged in works for a team; log in with: trestle login <address>', EXIT_USAGE);
@@ -145,14 +146,9 @@ async function findElsewhere(
 }
 
 /** The server that runs on the data directory of this machine; undefined when none does. */
-async function findRunning(
-  options: Readonly<Record<string, unknown>>,
-  context: CommandContext,
-): Promise<ConnectedServer | undefined> {
-  const { environment, homeDirectory } = context;
-  const { settings } = await loadSettings(options, context);
+async function findRunning(options: Options, context: CommandContext): Promise<ConnectedServer | undefined> {
   const { findServer } = await import('../system/controls.ts');
-  const found = await findServer({ settings, environment, homeDirectory, clock: systemClock });
+  const found = await findServer(await commandAccess(options, context));
   return found && { ...found, isOwn: false, sharesFiles: true, close: async () => undefined };
 }
 
@@ -160,7 +156,7 @@ type ServerWork<Result> = (trestle: TrestleClient, server: ConnectedServer) => P
 
 /** As `withServer`, and undefined where there is neither a login nor a server that runs on this machine. */
 export async function withKnownServer<Result>(
-  options: Readonly<Record<string, unknown>>,
+  options: Options,
   context: CommandContext,
   work: ServerWork<Result>,
 ): Promise<Result | undefined> {
@@ -169,17 +165,13 @@ export async function withKnownServer<Result>(
 }
 
 /** Calls `work` with a client of that server. What the server refuses is printed, and ends the command with 1. */
-export async function withServer(
-  options: Readonly<Record<string, unknown>>,
-  context: CommandContext,
-  work: ServerWork<void>,
-): Promise<void> {
+export async function withServer(options: Options, context: CommandContext, work: ServerWork<void>): Promise<void> {
   await useServer(await connectServer(options, context), options, context, work);
 }
 
 async function useServer<Result>(
   server: ConnectedServer,
-  options: Readonly<Record<string, unknown>>,
+  options: Options,
   context: CommandContext,
   work: ServerWork<Result>,
 ): Promise<Result> {
@@ -199,8 +191,7 @@ async function useServer<Result>(
       refuseEnded(server.url, context);
     }
     const { printable } = await import('./turn-display.ts');
-    context.stderr(`trestle: ${printable(error.message)} (${error.code})\n`);
-    throw new CommandExit(EXIT_FAILED);
+    return fail(context, `${printable(error.message)} (${error.code})`);
   } finally {
     trestle.close();
     await server.close();

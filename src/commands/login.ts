@@ -1,11 +1,10 @@
 import { hostname } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE, fail, print } from './command-context.ts';
 import {
   askServer,
   callServer,
-  fail,
   forgetLogin,
   hostOf,
   isThisMachine,
@@ -17,8 +16,6 @@ import {
   storeLogin,
 } from './server-login.ts';
 import { oneLine, printable } from './turn-display.ts';
-
-type Options = Readonly<Record<string, unknown>>;
 
 const SCOPES = ['bridge', 'completions', 'account'];
 /** So many questions in a row without an answer, and the server is taken to be gone. */
@@ -39,7 +36,7 @@ export function registerLogin(program: Command, context: CommandContext): void {
       '\nExamples:\n  trestle login https://trestle.example.com\n  trestle login http://127.0.0.1:8787',
     )
     .action(async (given: string | undefined, _own: unknown, command: Command) => {
-      const options = command.optsWithGlobals<Options>();
+      const options = command.optsWithGlobals();
       const url = await serverToLogIn(given, options, context);
       const name = oneLine(`trestle on ${hostname()}`, 200);
       const { token, tokenId } = await requestToken(
@@ -73,11 +70,9 @@ export function registerLogin(program: Command, context: CommandContext): void {
     .summary('show who is logged in, and where')
     .description('Shows the person and the server of trestle login, as the server knows them now.')
     .action(async (_own: unknown, command: Command) => {
-      const options = command.optsWithGlobals<Options>();
-      const login = await requireLogin(options, context);
+      const login = await requireLogin(command.optsWithGlobals(), context);
       const person = personOf(await askServer(login, context, 'GET', 'session'));
-      if (options.json === true) context.stdout(`${JSON.stringify({ server: login.url, ...person })}\n`);
-      else context.stdout(`${describePerson(person)} at ${hostOf(login.url)}\n`);
+      print(command, context, { server: login.url, ...person }, `${describePerson(person)} at ${hostOf(login.url)}\n`);
     });
   registerToken(program, context);
 }
@@ -88,19 +83,17 @@ function registerToken(program: Command, context: CommandContext): void {
     .summary('list, create, revoke and print personal access tokens')
     .description('Manages your personal access tokens on the server of trestle login.');
   const onServer = async (command: Command) => {
-    const options = command.optsWithGlobals<Options>();
-    const login = await requireLogin(options, context);
+    const login = await requireLogin(command.optsWithGlobals(), context);
     context.stderr(`on ${hostOf(login.url)}\n`);
-    return { login, isJson: options.json === true };
+    return login;
   };
   token
     .command('list')
     .description('Lists your tokens, the newest first. The tokens themselves are not stored.')
     .action(async (_own: unknown, command: Command) => {
-      const { login, isJson } = await onServer(command);
+      const login = await onServer(command);
       const body = await askServer(login, context, 'GET', 'tokens');
-      if (isJson) context.stdout(`${JSON.stringify(body)}\n`);
-      else for (const line of tokenLines(body, login.tokenId)) context.stdout(line);
+      print(command, context, body, [...tokenLines(body, login.tokenId)].join(''));
     });
   token
     .command('create')
@@ -117,7 +110,7 @@ function registerToken(program: Command, context: CommandContext): void {
     .option('--days <number>', 'how long it lasts; 90 days unless given')
     .addHelpText('after', '\nExamples:\n  trestle token create ci --scopes completions --days 30')
     .action(async (name: string, given: { readonly scopes: string; readonly days?: string }, command: Command) => {
-      const { login, isJson } = await onServer(command);
+      const login = await onServer(command);
       const days = given.days === undefined ? undefined : readDays(given.days, context);
       const scope = given.scopes.split(',').join(' ');
       const asked = {
@@ -128,25 +121,23 @@ function registerToken(program: Command, context: CommandContext): void {
       };
       context.stderr('A new token needs your approval in a browser, as a login does.\n');
       const created = await requestToken(login.url, asked, context);
-      context.stdout(
-        isJson ? `${JSON.stringify({ id: created.tokenId, token: created.token })}\n` : `${created.token}\n`,
-      );
+      print(command, context, { id: created.tokenId, token: created.token }, `${created.token}\n`);
     });
   token
     .command('revoke')
     .description('Revokes a token; it stops working immediately.')
     .argument('<id>', 'id of the token: tok_...')
     .action(async (id: string, _own: unknown, command: Command) => {
-      const { login, isJson } = await onServer(command);
+      const login = await onServer(command);
       await askServer(login, context, 'DELETE', `tokens/${encodeURIComponent(id)}`);
-      context.stdout(isJson ? `${JSON.stringify({ id, revoked: true })}\n` : `Revoked ${printable(id)}.\n`);
+      print(command, context, { id, revoked: true }, `Revoked ${printable(id)}.\n`);
     });
   token
     .command('print')
     .summary('print the token of trestle login, for tools that run a command to get their key')
     .description('Prints the stored token of trestle login, and nothing else, to standard output.')
     .action(async (_own: unknown, command: Command) => {
-      const login = await requireLogin(command.optsWithGlobals<Options>(), context);
+      const login = await requireLogin(command.optsWithGlobals(), context);
       context.stdout(`${login.token}\n`);
     });
 }

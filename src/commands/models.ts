@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { ControlResult } from '../system/controls.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, print } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 import { printable } from './turn-display.ts';
 
@@ -22,10 +22,8 @@ export function registerModels(program: Command, context: CommandContext): void 
     .option('--all', 'also list the APIs that cannot be used yet, and what each one needs')
     .addHelpText('after', '\nExamples:\n  trestle models\n  trestle models --all\n  trestle models test demo/echo')
     .action(async ({ all }: { readonly all?: true }, command: Command) => {
-      const options = command.optsWithGlobals();
-      const found = await callFromCommand(options, context, 'completions', 'models.list', {});
-      if (options.json === true) context.stdout(`${JSON.stringify(found)}\n`);
-      else context.stdout(listText(found.apis, found.models, found.prices_date, all === true));
+      const found = await callFromCommand(command, context, 'completions', 'models.list', {});
+      print(command, context, found, listText(found.apis, found.models, found.prices_date, all === true));
     });
   models
     .command('test')
@@ -37,9 +35,8 @@ export function registerModels(program: Command, context: CommandContext): void 
       '\nExamples:\n  trestle models test demo/echo\n  trestle models test openai/gpt-4o-mini --json',
     )
     .action(async (model: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const result = await callFromCommand(options, context, 'completions', 'models.test', { model });
-      context.stdout(options.json === true ? `${JSON.stringify(result)}\n` : testText(result));
+      const result = await callFromCommand(command, context, 'completions', 'models.test', { model });
+      print(command, context, result, testText(result));
       if (!result.ok) throw new CommandExit(EXIT_FAILED);
     });
   registerUpdate(models, context);
@@ -55,13 +52,12 @@ function registerUpdate(models: Command, context: CommandContext): void {
     .argument('[source]', 'a file, or an address that starts with https://')
     .addHelpText('after', '\nExamples:\n  trestle models update\n  trestle models update ./models.json')
     .action(async (source: string | undefined, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
       const given = source === undefined || /^https?:\/\//i.test(source) ? source : resolve(source);
       const params = given === undefined ? {} : { source: given };
-      const result = await callFromCommand(options, context, 'completions', 'models.update', params);
+      const result = await callFromCommand(command, context, 'completions', 'models.update', params);
       const { models: count, changed, version, source: from } = result;
       const text = `${changed ? 'Updated' : 'Nothing new'}: ${count} models from ${printable(from)} (${version}).\n`;
-      context.stdout(options.json === true ? `${JSON.stringify(result)}\n` : text);
+      print(command, context, result, text);
     });
 }
 

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { ControlResult } from '../system/controls.ts';
-import type { CommandContext } from './command-context.ts';
+import { type CommandContext, print } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 
 type NodeList = ControlResult<'bridge', 'nodes.list'>;
@@ -16,9 +16,8 @@ export function registerNodes(program: Command, context: CommandContext): void {
     )
     .addHelpText('after', '\nExamples:\n  trestle nodes\n  trestle nodes explain session.start')
     .action(async (_given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const list = await callFromCommand(options, context, 'bridge', 'nodes.list', {});
-      context.stdout(options.json === true ? `${JSON.stringify(list)}\n` : listText(list));
+      const list = await callFromCommand(command, context, 'bridge', 'nodes.list', {});
+      print(command, context, list, listText(list));
     });
   nodes
     .command('explain')
@@ -31,10 +30,9 @@ export function registerNodes(program: Command, context: CommandContext): void {
       '\nExamples:\n  trestle nodes explain session.start\n  trestle nodes explain session.message --session s1 --json',
     )
     .action(async (method: string, { session }: { readonly session?: string }, command: Command) => {
-      const options = command.optsWithGlobals();
       const params = { method, ...(session !== undefined && { session_id: session }) };
-      const found = await callFromCommand(options, context, 'bridge', 'nodes.explain', params);
-      context.stdout(options.json === true ? `${JSON.stringify(found)}\n` : explanationText(found));
+      const found = await callFromCommand(command, context, 'bridge', 'nodes.explain', params);
+      print(command, context, found, explanationText(found));
     });
 }
 

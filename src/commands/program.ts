@@ -4,7 +4,7 @@ import { registerAgents } from './agents.ts';
 import { registerBackup, registerCopy, registerRestore, registerSecretKey } from './backup.ts';
 import { registerChat } from './chat.ts';
 import { registerCluster, registerDrain } from './cluster.ts';
-import { type CommandContext, CommandExit, describeFailure, EXIT_USAGE } from './command-context.ts';
+import { type CommandContext, CommandExit, describeFailure, EXIT_USAGE, fail } from './command-context.ts';
 import { registerConfig, registerDoctor } from './config.ts';
 import { registerInit } from './init.ts';
 import { registerJobs, registerSchedules } from './jobs-and-schedules.ts';
@@ -84,15 +84,14 @@ const ON_SERVER: ReadonlySet<string> = new Set([
 const ON_MACHINE: ReadonlySet<string> = new Set(['agents install', 'agents update', 'agents remove']);
 
 /** Refuses `--server` for commands that would not look at it. */
-function refuseServerElsewhere(program: Command, { stderr }: CommandContext): void {
+function refuseServerElsewhere(program: Command, context: CommandContext): void {
   program.hook('preAction', (_program, action) => {
     let command = action;
     while (command.parent !== null && command.parent !== program) command = command.parent;
     const name = command === action ? command.name() : `${command.name()} ${action.name()}`;
     if (program.opts<{ readonly server?: string }>().server === undefined) return;
     if (ON_SERVER.has(command.name()) && !ON_MACHINE.has(name)) return;
-    stderr(`trestle: ${name} works on this machine; --server is for ${[...ON_SERVER].join(', ')}\n`);
-    throw new CommandExit(EXIT_USAGE);
+    fail(context, `${name} works on this machine; --server is for ${[...ON_SERVER].join(', ')}`, EXIT_USAGE);
   });
 }
 

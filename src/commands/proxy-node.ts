@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { ControlResult } from '../system/controls.ts';
-import type { CommandContext } from './command-context.ts';
+import { type CommandContext, print } from './command-context.ts';
 import { callFromCommand, commaList } from './load-settings.ts';
 
 type ProxyNodeInfo = ControlResult<'accounts', 'agents.create'>['agent'];
@@ -40,7 +40,6 @@ function registerCreate(node: Command, context: CommandContext): void {
       '\nExamples:\n  trestle proxy-node create node-1\n  trestle proxy-node create node-2 --address n2.example.org',
     )
     .action(async (id: string, given: CreateOptions, command: Command) => {
-      const options = command.optsWithGlobals();
       const { name, groups, address, port } = given;
       const params = {
         id,
@@ -49,9 +48,8 @@ function registerCreate(node: Command, context: CommandContext): void {
         ...(address !== undefined && { address }),
         ...(port !== undefined && { port }),
       };
-      const made = await callFromCommand(options, context, 'accounts', 'agents.create', params);
-      if (options.json === true) context.stdout(`${JSON.stringify(made)}\n`);
-      else context.stdout(`${made.token}\n\n  ${made.agent.id}. Keep the token: it is not shown again.\n`);
+      const made = await callFromCommand(command, context, 'accounts', 'agents.create', params);
+      print(command, context, made, `${made.token}\n\n  ${made.agent.id}. Keep the token: it is not shown again.\n`);
     });
 }
 
@@ -62,12 +60,9 @@ function registerList(node: Command, context: CommandContext): void {
     .description('Lists the proxy nodes of the settings and those that were registered.')
     .addHelpText('after', '\nExamples:\n  trestle proxy-node list')
     .action(async (_given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      const listed = await callFromCommand(options, context, 'accounts', 'agents.list', {});
-      if (options.json === true) context.stdout(`${JSON.stringify(listed)}\n`);
-      else if (listed.agents.length === 0)
-        context.stdout('No proxy nodes. Register one with: trestle proxy-node create <id>\n');
-      else context.stdout(listed.agents.map(nodeLine).join(''));
+      const listed = await callFromCommand(command, context, 'accounts', 'agents.list', {});
+      const lines = listed.agents.map(nodeLine).join('');
+      print(command, context, listed, lines || 'No proxy nodes. Register one with: trestle proxy-node create <id>\n');
     });
 }
 
@@ -79,9 +74,8 @@ function registerRevoke(node: Command, context: CommandContext): void {
     .argument('<id>', 'id of the proxy node')
     .addHelpText('after', '\nExamples:\n  trestle proxy-node revoke node-1')
     .action(async (id: string, _given: unknown, command: Command) => {
-      const options = command.optsWithGlobals();
-      await callFromCommand(options, context, 'accounts', 'agents.revoke', { id });
-      context.stdout(options.json === true ? `${JSON.stringify({ id, revoked: true })}\n` : `Revoked ${id}.\n`);
+      await callFromCommand(command, context, 'accounts', 'agents.revoke', { id });
+      print(command, context, { id, revoked: true }, `Revoked ${id}.\n`);
     });
 }
 

@@ -2,7 +2,14 @@ import { randomBytes } from 'node:crypto';
 import { basename, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { AgentSession, SessionDefaults, TrestleClient, Turn } from '../client/trestle-client.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
+import {
+  type CommandContext,
+  CommandExit,
+  EXIT_FAILED,
+  EXIT_INTERRUPTED,
+  EXIT_USAGE,
+  fail,
+} from './command-context.ts';
 import { type ConnectedServer, withServer, withTeamOption } from './load-settings.ts';
 import { createTurnDisplay } from './turn-display.ts';
 
@@ -52,7 +59,9 @@ export function registerRun(program: Command, context: CommandContext): void {
       const files = await readFiles(options.attach, context);
       const mcpServers = await readMcpFiles(options.mcp, context);
       await withServer({ ...options }, context, async (trestle, server) => {
-        if (options.background === true && server.isOwn) return refuseBackground(context);
+        if (options.background === true && server.isOwn) {
+          fail(context, 'a task in the background needs a running server; start one with: trestle serve');
+        }
         const attachments = await uploadFiles(trestle, files);
         const task = {
           prompt,
@@ -99,16 +108,15 @@ interface LocalFile {
 /** Reads them before anything is started, so that a wrong name costs nothing. */
 export async function readFiles(
   paths: readonly string[] = [],
-  { workingDirectory, stderr }: CommandContext,
+  context: CommandContext,
   verb = 'attached',
 ): Promise<readonly LocalFile[]> {
   const { readFile } = await import('node:fs/promises');
   return Promise.all(
     paths.map(async (path) => {
-      const content = await readFile(resolve(workingDirectory, path)).catch((error: unknown) => {
-        stderr(`trestle: ${path} cannot be ${verb}: ${error instanceof Error ? error.message : String(error)}\n`);
-        throw new CommandExit(EXIT_USAGE);
-      });
+      const content = await readFile(resolve(context.workingDirectory, path)).catch((error: Error) =>
+        fail(context, `${path} cannot be ${verb}: ${error.message}`, EXIT_USAGE),
+      );
       return { name: basename(path), content };
     }),
   );
@@ -125,8 +133,7 @@ export async function uploadFiles(trestle: TrestleClient, files: readonly LocalF
 
 export function checkPermissionOptions({ ask, allow, deny }: TurnCommandOptions, context: CommandContext): void {
   if ([ask, allow, deny].filter((one) => one === true).length < 2) return;
-  context.stderr('trestle: --ask, --allow and --deny exclude each other; give one of them\n');
-  throw new CommandExit(EXIT_USAGE);
+  fail(context, '--ask, --allow and --deny exclude each other; give one of them', EXIT_USAGE);
 }
 
 /** Read by `readMcpFiles`. */
@@ -162,8 +169,7 @@ export async function readMcpFiles(paths: readonly string[] = [], context: Comma
     } catch (error) {
       // The message of the parser may quote the file, and with it a secret.
       const reason = error instanceof SyntaxError ? 'it is not JSON' : (error as Error).message;
-      context.stderr(`trestle: ${paths[index]} cannot be used: ${reason}\n`);
-      throw new CommandExit(EXIT_USAGE);
+      return fail(context, `${paths[index]} cannot be used: ${reason}`, EXIT_USAGE);
     }
   });
 }
@@ -204,8 +210,7 @@ async function readPrompt(words: readonly string[], context: CommandContext): Pr
   const piped = isPiped ? (await (await import('node:stream/consumers')).text(process.stdin)).trimEnd() : '';
   const prompt = [given, piped].filter((part) => part !== '').join('\n\n');
   if (prompt !== '') return prompt;
-  context.stderr('trestle: the task is missing: trestle run "what to do"\n');
-  throw new CommandExit(EXIT_USAGE);
+  return fail(context, 'the task is missing: trestle run "what to do"', EXIT_USAGE);
 }
 
 /** A server elsewhere has other folders: there one is named as the server knows it, or not at all. */
@@ -240,11 +245,6 @@ function inFolder(folder: string | undefined): Pick<SessionDefaults, 'workingDir
 
 export function newSessionId(): string {
   return `run-${randomBytes(5).toString('hex')}`;
-}
-
-function refuseBackground({ stderr }: CommandContext): never {
-  stderr('trestle: a task in the background needs a running server; start one with: trestle serve\n');
-  throw new CommandExit(EXIT_FAILED);
 }
 
 async function submit(

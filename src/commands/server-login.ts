@@ -3,7 +3,7 @@ import { isAbsolute, join } from 'node:path';
 import { readAtMost } from '../platform/http/bounded-fetch.ts';
 import { isLoopbackHost } from '../platform/network-address/classify-address.ts';
 import { withoutSlash } from '../platform/network-address/ip-address.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE } from './command-context.ts';
+import { type CommandContext, EXIT_USAGE, fail } from './command-context.ts';
 import { printable } from './turn-display.ts';
 
 /** What `trestle login` stores: where, and the token of the person. */
@@ -181,11 +181,6 @@ export async function askServer(
 /** The token of a login was revoked or has expired, or its person was paused. */
 export function refuseEnded(url: string, context: CommandContext): never {
   return fail(context, `the login at ${hostOf(url)} has ended or was revoked; log in again with: trestle login ${url}`);
-}
-
-export function fail({ stderr }: Pick<CommandContext, 'stderr'>, reason: string, exit = EXIT_FAILED): never {
-  stderr(`trestle: ${reason}\n`);
-  throw new CommandExit(exit);
 }
 
 function asObject(text: string): Readonly<Record<string, unknown>> | undefined {

@@ -1,26 +1,26 @@
 import { once } from 'node:events';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
-import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE } from './command-context.ts';
-import { type ConnectedServer, withServer, withTeamOption } from './load-settings.ts';
+import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE, fail, print } from './command-context.ts';
+import { withServer, withTeamOption } from './load-settings.ts';
 import { coloredDiff, createTurnDisplay, oneLine, printable } from './turn-display.ts';
 
 type Options = Readonly<Record<string, unknown>>;
-type Work = (trestle: TrestleClient, server: ConnectedServer, options: Options) => Promise<void>;
+type Work = (trestle: TrestleClient, command: Command, options: Options) => Promise<void>;
 type SessionSummary = Awaited<ReturnType<TrestleClient['sessions']['list']>>['sessions'][number];
 
 const SESSION = 'the id of the session';
 const STATES = ['needs_you', 'running', 'waiting', 'idle', 'archived'];
 const MAX_TITLE = 60;
 
-/** Makes the action of a command that talks to a server: gets its words, a client of the server, and the options. */
+/** Makes the action of a command that talks to a server: gets its words, a client of the server, the command and its options. */
 export function commandAction(context: CommandContext): Action {
   return (run) =>
     (...given) => {
       const command = given.at(-1) as Command;
       const options = command.optsWithGlobals<Options>();
       const words = given.filter((word): word is string => typeof word === 'string');
-      return withServer(options, context, (trestle, server) => run(...words)(trestle, server, options));
+      return withServer(options, context, (trestle) => run(...words)(trestle, command, options));
     };
 }
 
@@ -39,13 +39,13 @@ export function registerSessions(program: Command, context: CommandContext): voi
       'after',
       '\nExamples:\n  trestle sessions --state running\n  trestle sessions follow my-session\n  trestle sessions steer my-session "Use tabs, please"\n  trestle sessions changes my-session --diff\n  trestle sessions undo my-session\n  trestle sessions export my-session > session.md',
     );
-  const list = action(() => async (trestle, _server, { state, search, limit, json }) => {
+  const list = action(() => async (trestle, command, { state, search, limit }) => {
     const page = await trestle.sessions.list({
       limit: wholeNumber(limit ?? 20, '--limit', context),
       ...(state !== undefined && { state: oneOf(state, STATES, '--state', context) as SessionSummary['state'] }),
       ...(typeof search === 'string' && { search }),
     });
-    context.stdout(json === true ? `${JSON.stringify(page)}\n` : sessionTable(page.sessions, Date.now()));
+    print(command, context, page, sessionTable(page.sessions, Date.now()));
   });
   sessions.action(list);
   sessions.command('list').description('The same.').action(list);
@@ -54,10 +54,10 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Shows a session with its last turns.')
     .argument('<session>', SESSION)
     .action(
-      action((sessionId = '') => async (trestle, _server, { json }) => {
+      action((sessionId = '') => async (trestle, command) => {
         const { session } = await trestle.sessions.get(sessionId);
         const { turns } = await trestle.sessions.turns(sessionId, { limit: 20 });
-        context.stdout(json === true ? `${JSON.stringify({ session, turns })}\n` : sessionText(session, turns));
+        print(command, context, { session, turns }, sessionText(session, turns));
       }),
     );
   sessions
@@ -66,7 +66,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .argument('<session>', SESSION)
     .option('--ask', 'show what the agent asks, and answer with keys')
     .action(
-      action((sessionId = '') => async (trestle, _server, { json, ask }) => {
+      action((sessionId = '') => async (trestle, _command, { json, ask }) => {
         const { session } = await trestle.sessions.get(sessionId);
         const display = createTurnDisplay(context);
         const stop = new AbortController();
@@ -96,9 +96,9 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .argument('<session>', SESSION)
     .argument('<message>', 'what to tell the agent')
     .action(
-      action((sessionId = '', text = '') => async (trestle, _server, { json }) => {
+      action((sessionId = '', text = '') => async (trestle, command) => {
         const steered = await trestle.sessions.steer(sessionId, text);
-        context.stdout(json === true ? `${JSON.stringify(steered)}\n` : `Sent to the turn ${steered.turnId}.\n`);
+        print(command, context, steered, `Sent to the turn ${steered.turnId}.\n`);
       }),
     );
   sessions
@@ -107,9 +107,9 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .argument('<session>', SESSION)
     .option('--turn <turn>', 'the last turn that the copy has; all turns unless given')
     .action(
-      action((sessionId = '') => async (trestle, _server, { json, turn }) => {
+      action((sessionId = '') => async (trestle, command, { turn }) => {
         const copy = await trestle.sessions.fork(sessionId, typeof turn === 'string' ? { turnId: turn } : {});
-        context.stdout(json === true ? `${JSON.stringify(copy)}\n` : `${copy.sessionId}\n`);
+        print(command, context, copy, `${copy.sessionId}\n`);
       }),
     );
   sessions
@@ -119,22 +119,19 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .option('--turn <turn>', 'since this turn began, not the session')
     .option('--diff', 'show the changes of each file')
     .action(
-      action((sessionId = '') => async (trestle, _server, { json, turn, diff }) => {
+      action((sessionId = '') => async (trestle, command, { turn, diff }) => {
         const since = typeof turn === 'string' ? { turnId: turn } : {};
         const { files, base } = await trestle.sessions.changes(sessionId, since);
         const diffs: Awaited<ReturnType<TrestleClient['sessions']['diff']>>[] = [];
         if (diff === true)
           for (const { path } of files) diffs.push(await trestle.sessions.diff(sessionId, path, since));
-        if (json === true) {
-          context.stdout(`${JSON.stringify({ files, base, ...(diff === true && { diffs }) })}\n`);
-          return;
-        }
-        context.stdout(changesText(files));
-        for (const { path, unified, truncated } of diffs) {
+        const texts = diffs.map(({ path, unified, truncated }) => {
           const shown = printable(unified === '' ? `(${path}: no lines to show)\n` : unified);
-          context.stdout(`\n${context.color && process.stdout.isTTY ? coloredDiff(shown) : shown}`);
-          if (truncated) context.stdout('(the rest is left out)\n');
-        }
+          const text = context.color && process.stdout.isTTY ? coloredDiff(shown) : shown;
+          return `\n${text}${truncated ? '(the rest is left out)\n' : ''}`;
+        });
+        const value = { files, base, ...(diff === true && { diffs }) };
+        print(command, context, value, `${changesText(files)}${texts.join('')}`);
       }),
     );
   sessions
@@ -143,11 +140,10 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .argument('<session>', SESSION)
     .argument('[turn]', 'the id of the turn; the last one unless given')
     .action(
-      action((sessionId = '', given = '') => async (trestle, _server, { json }) => {
+      action((sessionId = '', given = '') => async (trestle, command) => {
         const turnId = given || ((await trestle.sessions.turns(sessionId, { limit: 1 })).turns[0]?.turnId ?? '');
         const undone = await trestle.sessions.undo(sessionId, turnId).catch(nameFiles('changed since', context));
-        const text = () => pathLines('restored', undone.restored) || 'There was nothing to undo.\n';
-        context.stdout(json === true ? `${JSON.stringify(undone)}\n` : text());
+        print(command, context, undone, pathLines('restored', undone.restored) || 'There was nothing to undo.\n');
       }),
     );
   sessions
@@ -156,11 +152,10 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .argument('<session>', SESSION)
     .option('--step <number>', 'of a parallel run or a race: the step to merge; the winner of a race unless given')
     .action(
-      action((sessionId = '') => async (trestle, _server, { json, step }) => {
+      action((sessionId = '') => async (trestle, command, { step }) => {
         const chosen = step === undefined ? {} : { step: Number(step) };
         const merged = await trestle.sessions.merge(sessionId, chosen).catch(nameFiles('in the way', context));
-        const text = () => pathLines('merged', merged.files) || 'There was nothing to merge.\n';
-        context.stdout(json === true ? `${JSON.stringify(merged)}\n` : text());
+        print(command, context, merged, pathLines('merged', merged.files) || 'There was nothing to merge.\n');
       }),
     );
   sessions
@@ -168,7 +163,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Prints a whole session as Markdown, or with --json as JSON.')
     .argument('<session>', SESSION)
     .action(
-      action((sessionId = '') => async (trestle, _server, { json }) => {
+      action((sessionId = '') => async (trestle, _command, { json }) => {
         const form = json === true ? 'json' : 'markdown';
         for await (const part of trestle.sessions.export(sessionId, { form })) {
           context.stdout(process.stdout.isTTY ? printable(part) : part);
@@ -220,17 +215,15 @@ export function registerSessions(program: Command, context: CommandContext): voi
     );
 }
 
-export function wholeNumber(given: unknown, flag: string, { stderr }: CommandContext): number {
+export function wholeNumber(given: unknown, flag: string, context: CommandContext): number {
   if (/^[1-9]\d{0,2}$/.test(String(given))) return Number(given);
-  stderr(`trestle: ${flag} takes a number from 1 to 999\n`);
-  throw new CommandExit(EXIT_USAGE);
+  return fail(context, `${flag} takes a number from 1 to 999`, EXIT_USAGE);
 }
 
-export function oneOf(given: unknown, values: readonly string[], flag: string, { stderr }: CommandContext): string {
+export function oneOf(given: unknown, values: readonly string[], flag: string, context: CommandContext): string {
   const found = values.find((value) => value === given);
   if (found !== undefined) return found;
-  stderr(`trestle: ${flag} takes one of ${values.join(', ')}\n`);
-  throw new CommandExit(EXIT_USAGE);
+  return fail(context, `${flag} takes one of ${values.join(', ')}`, EXIT_USAGE);
 }
 
 function sessionTable(sessions: readonly SessionSummary[], now: number): string {

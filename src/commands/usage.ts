@@ -4,9 +4,9 @@ import type { TrestleClient } from '../client/trestle-client.ts';
 import { TrestleError } from '../client/trestle-error.ts';
 import { boundedFetch } from '../platform/http/bounded-fetch.ts';
 import type { ControlResult } from '../system/controls.ts';
-import type { CommandContext } from './command-context.ts';
+import { type CommandContext, fail, print } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
-import { fail, findLogin, hostOf, refuseEnded, type ServerLogin } from './server-login.ts';
+import { findLogin, hostOf, refuseEnded, type ServerLogin } from './server-login.ts';
 import { commandAction, oneOf, table } from './sessions.ts';
 import { printable } from './turn-display.ts';
 
@@ -56,13 +56,13 @@ export function registerUsage(program: Command, context: CommandContext): void {
       '\nExamples:\n  trestle usage\n  trestle usage --by day --from 2030-01-01\n  trestle usage --json',
     )
     .action(
-      commandAction(context)(() => async (trestle, _server, options) => {
+      commandAction(context)(() => async (trestle, command, options) => {
         const by = oneOf(options.by ?? 'model', GROUPS, '--by', context);
         const login = await findLogin(options, context);
         const query = { group_by: by, ...textOptions(options, ['from', 'to', 'owner', 'tag']) };
         const completions =
           login === undefined
-            ? await callFromCommand(options, context, 'completions', 'usage.report', query)
+            ? await callFromCommand(command, context, 'completions', 'usage.report', query)
             : await readReport(login, query, context);
         const sessions = await sumSessions(trestle, completions, by, textOptions(options, ['owner'])).catch(
           (error: unknown) => {
@@ -71,8 +71,7 @@ export function registerUsage(program: Command, context: CommandContext): void {
             return { by: 'agent', data: [], total: NOTHING, truncated: false } as const;
           },
         );
-        const text = () => usageText(completions, sessions, context.color);
-        context.stdout(options.json === true ? `${JSON.stringify({ completions, sessions })}\n` : text());
+        print(command, context, { completions, sessions }, usageText(completions, sessions, context.color));
       }),
     );
 }

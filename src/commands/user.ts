@@ -1,9 +1,10 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { ControlMethod, ControlResult } from '../system/controls.ts';
-import { type CommandContext, readPassword } from './command-context.ts';
+import { type CommandContext, print, readPassword } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 
+type UserPage = ControlResult<'accounts', 'users.list'>;
 type UserInfo = ControlResult<'accounts', 'users.role'>['user'];
 
 /** Calls a method that changes a user, and prints the user and the token that was issued. */
@@ -13,10 +14,9 @@ async function changeUser(
   command: Command,
   context: CommandContext,
 ): Promise<void> {
-  const options = command.optsWithGlobals();
-  const changed = await callFromCommand(options, context, 'accounts', method, params);
+  const changed = await callFromCommand(command, context, 'accounts', method, params);
   const token = 'token' in changed ? tokenText(changed.token) : '';
-  context.stdout(options.json === true ? `${JSON.stringify(changed)}\n` : `${userLine(changed.user)}${token}`);
+  print(command, context, changed, `${userLine(changed.user)}${token}`);
 }
 
 /** `trestle user create|list|role|plan|reset-password|reset-mfa|password-filter`. */
@@ -66,23 +66,17 @@ function registerList(user: Command, context: CommandContext): void {
     .option('--role <role>', 'only users with this role')
     .addHelpText('after', '\nExamples:\n  trestle user list --role admin\n  trestle user list --json | jq .users')
     .action(async (filter: Readonly<Record<string, string>>, command: Command) => {
-      const options = command.optsWithGlobals();
+      const { json } = command.optsWithGlobals();
       const users: UserInfo[] = [];
       let cursor: string | null = null;
       do {
         const params: Record<string, unknown> = { ...filter, limit: 200, ...(cursor !== null && { cursor }) };
-        const page: ControlResult<'accounts', 'users.list'> = await callFromCommand(
-          options,
-          context,
-          'accounts',
-          'users.list',
-          params,
-        );
-        if (options.json === true) users.push(...page.users);
+        const page: UserPage = await callFromCommand(command, context, 'accounts', 'users.list', params);
+        if (json === true) users.push(...page.users);
         else context.stdout(page.users.map(userLine).join(''));
         cursor = page.nextCursor;
       } while (cursor !== null);
-      if (options.json === true) context.stdout(`${JSON.stringify({ users })}\n`);
+      print(command, context, { users }, '');
     });
 }
 
@@ -151,10 +145,7 @@ function registerPasswordFilter(user: Command, context: CommandContext): void {
     .action(async (list: string, filter: string, _given: unknown, command: Command) => {
       const { buildPasswordFilter } = await import('../platform/secrets/password-filter.ts');
       const passwords = await buildPasswordFilter(resolve(list), resolve(filter));
-      const { json } = command.optsWithGlobals();
-      context.stdout(
-        json === true ? `${JSON.stringify({ filter, passwords })}\n` : `${filter}: ${passwords} passwords\n`,
-      );
+      print(command, context, { filter, passwords }, `${filter}: ${passwords} passwords\n`);
     });
 }
 
