@@ -184,18 +184,7 @@ function wordsOf(text: string): string {
 }
 
 export function createAuditStore(database: Database<AccountsSchema>): AuditStore {
-  const add = database.statement((insert, given: AuditRow) =>
-    insert.insertInto('audit').values({
-      id: given.id,
-      at: given.at,
-      event: given.event,
-      actor: given.actor,
-      subject: given.subject,
-      address: given.address,
-      request_id: given.request_id,
-      details: given.details,
-    }),
-  );
+  const add = database.statement((insert, given: AuditRow) => insert.insertInto('audit').values({ ...given }));
   return {
     add,
     async write(entry) {

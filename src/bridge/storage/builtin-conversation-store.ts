@@ -32,13 +32,7 @@ const MAX_MESSAGES = 4096;
 
 export function createBuiltinConversationStore(database: Database<BridgeSchema>): BuiltinConversationStore {
   const insert = database.statement((query, given: BuiltinMessageRow) =>
-    query.insertInto('builtin_messages').values({
-      conversation_id: given.conversation_id,
-      position: given.position,
-      body: given.body,
-      turn_id: given.turn_id,
-      created_at: given.created_at,
-    }),
+    query.insertInto('builtin_messages').values({ ...given }),
   );
   const pageBefore = database.statement((query, given: { conversationId: string; before: number }) =>
     query

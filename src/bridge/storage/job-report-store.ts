@@ -212,18 +212,7 @@ export function createJobCounts(database: Database<BridgeSchema>): ChangeJobCoun
   const add = database.statement((query, given: JobCountChange) =>
     query
       .insertInto('job_counts')
-      .values({
-        owner: given.owner,
-        tenant: given.tenant,
-        provider_id: given.provider_id,
-        shard: given.shard,
-        pending: given.pending,
-        running: given.running,
-        completed: given.completed,
-        failed: given.failed,
-        ended_runs: given.ended_runs,
-        run_ms: given.run_ms,
-      })
+      .values({ ...given })
       .onConflict((conflict) =>
         conflict.columns(['owner', 'tenant', 'provider_id', 'shard']).doUpdateSet((row) => ({
           pending: row('job_counts.pending', '+', row.ref('excluded.pending')),

@@ -41,42 +41,7 @@ export interface JobStore {
 
 export function createJobStore(database: Database<BridgeSchema>): JobStore {
   const changeCounts = createJobCounts(database);
-  const insert = database.statement((query, given: JobRow) =>
-    query.insertInto('jobs').values({
-      id: given.id,
-      owner: given.owner,
-      tenant: given.tenant,
-      status: given.status,
-      provider_id: given.provider_id,
-      session_id: given.session_id,
-      thread_id: given.thread_id,
-      request: given.request,
-      idempotency_key: given.idempotency_key,
-      request_fingerprint: given.request_fingerprint,
-      retry_on_restart: given.retry_on_restart,
-      timeout_ms: given.timeout_ms,
-      created_at: given.created_at,
-      deadline_at: given.deadline_at,
-      started_at: given.started_at,
-      completed_at: given.completed_at,
-      instance: given.instance,
-      attempt: given.attempt,
-      stop_requested: given.stop_requested,
-      outcome: given.outcome,
-      webhook_url: given.webhook_url,
-      webhook_sent: given.webhook_sent,
-      webhook_tries: given.webhook_tries,
-      card_sent: given.card_sent,
-      priority: given.priority,
-      retries: given.retries,
-      retried: given.retried,
-      not_before: given.not_before,
-      retry_at: given.retry_at,
-      schedule_id: given.schedule_id,
-      search_text: given.search_text,
-      member: given.member,
-    }),
-  );
+  const insert = database.statement((query, given: JobRow) => query.insertInto('jobs').values({ ...given }));
   const find = database.statement((query, given: { id: string }) =>
     query.selectFrom('jobs').selectAll().where('id', '=', given.id),
   );
@@ -131,13 +96,7 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
       .where('not_before', '<=', given.now),
   );
   const addDelivery = database.statement((query, given: JobDeliveryRow) =>
-    query.insertInto('job_deliveries').values({
-      id: given.id,
-      job_id: given.job_id,
-      kind: given.kind,
-      attempts: given.attempts,
-      due_at: given.due_at,
-    }),
+    query.insertInto('job_deliveries').values({ ...given }),
   );
 
   /** Moves a job, with the counts and whatever else belongs to the same moment. */
@@ -249,11 +208,7 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
   );
   const addAttempt = database.statement((query, given: Omit<DeliveryAttemptRow, 'ended_at' | 'result' | 'detail'>) =>
     query.insertInto('job_delivery_attempts').values({
-      delivery_id: given.delivery_id,
-      attempt: given.attempt,
-      job_id: given.job_id,
-      kind: given.kind,
-      started_at: given.started_at,
+      ...given,
       ended_at: null,
       result: 'unknown',
       detail: '',

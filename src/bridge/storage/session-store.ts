@@ -58,6 +58,9 @@ export interface SessionStore {
   close(key: string, now: number): readonly Statement[];
 }
 
+/** The tables with rows that go with their session. */
+const PARTS = ['turns', 'session_updates', 'session_summaries', 'permissions', 'permission_rules'] as const;
+
 export function createSessionStore(database: Database<BridgeSchema>): SessionStore {
   const find = database.statement((query, given: { sessionId: string; owner: string }) =>
     query.selectFrom('sessions').selectAll().where('session_id', '=', given.sessionId).where('owner', '=', given.owner),
@@ -89,23 +92,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .where('epoch', '=', given.epoch),
   );
   const insert = database.statement((query, given: NewSessionRow) => {
-    const inserted = query.insertInto('sessions').values({
-      key: given.key,
-      session_id: given.session_id,
-      thread_id: given.thread_id,
-      owner: given.owner,
-      tenant: given.tenant,
-      instance: given.instance,
-      home: given.home,
-      provider_id: given.provider_id,
-      reference: given.reference,
-      working_directory: given.working_directory,
-      mcp_servers: given.mcp_servers,
-      reserved_seq: given.reserved_seq,
-      created_at: given.created_at,
-      updated_at: given.updated_at,
-      closed_at: given.closed_at,
-    });
+    const inserted = query.insertInto('sessions').values({ ...given });
     return isShared ? inserted.returning('epoch') : inserted;
   });
   const claim = database.statement((query, given: SessionClaim) => {
@@ -199,23 +186,10 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
   const remove = database.statement((query, given: { key: string }) =>
     query.deleteFrom('sessions').where('key', '=', given.key),
   );
-  const forgetTurns = database.statement((query, given: { key: string }) =>
-    query.deleteFrom('turns').where('session_key', '=', given.key),
+  const forgets = PARTS.map((table) =>
+    database.statement((query, given: { key: string }) => query.deleteFrom(table).where('session_key', '=', given.key)),
   );
-  const forgetUpdates = database.statement((query, given: { key: string }) =>
-    query.deleteFrom('session_updates').where('session_key', '=', given.key),
-  );
-  const forgetSummary = database.statement((query, given: { key: string }) =>
-    query.deleteFrom('session_summaries').where('session_key', '=', given.key),
-  );
-  const forgetPermissions = database.statement((query, given: { key: string }) =>
-    query.deleteFrom('permissions').where('session_key', '=', given.key),
-  );
-  const forgetRules = database.statement((query, given: { key: string }) =>
-    query.deleteFrom('permission_rules').where('session_key', '=', given.key),
-  );
-  const forgetAll = (key: string) =>
-    [forgetTurns, forgetUpdates, forgetSummary, forgetPermissions, forgetRules].map((forget) => forget({ key }));
+  const forgetAll = (key: string) => forgets.map((forget) => forget({ key }));
   return {
     isShared,
     holderOf: async (key) => (await database.readKeyed(holderOf({ key })))[0],
@@ -281,18 +255,7 @@ export function createAuditStore(database: Database<BridgeSchema>): AuditStore {
     record: database.statement((query, given: AuditRow) =>
       query
         .insertInto('audit_records')
-        .values({
-          id: given.id,
-          at: given.at,
-          owner: given.owner,
-          tenant: given.tenant,
-          action: given.action,
-          decision: given.decision,
-          session_id: given.session_id,
-          turn_id: given.turn_id,
-          provider_id: given.provider_id,
-          subject: given.subject,
-        })
+        .values({ ...given })
         .onConflict((conflict) => conflict.column('id').doNothing()),
     ),
   };

@@ -107,18 +107,9 @@ export function createSummaryStore(database: Database<BridgeSchema>): SummarySto
     build
       .insertInto('session_summaries')
       .values({
-        session_key: given.session_key,
-        session_id: given.session_id,
-        thread_id: given.thread_id,
-        owner: given.owner,
-        tenant: given.tenant,
-        title: given.title,
-        search_text: given.search_text,
-        provider_id: given.provider_id,
-        model: given.model,
+        ...given,
         mode: '',
         offers: '',
-        folder: given.folder,
         doing: '',
         turns: 0,
         input_tokens: 0,
@@ -132,9 +123,7 @@ export function createSummaryStore(database: Database<BridgeSchema>): SummarySto
         last_status: '',
         last_code: '',
         last_seq: 0,
-        job_id: given.job_id,
         created_at: given.updated_at,
-        updated_at: given.updated_at,
         archived_at: null,
         pinned: 0,
       })

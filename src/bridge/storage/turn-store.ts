@@ -48,29 +48,9 @@ export interface TurnStore {
 export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
   const insert = (onConflict: 'keep' | 'run') =>
     database.statement((query, given: TurnRow) => {
-      const values = {
-        id: given.id,
-        session_key: given.session_key,
-        owner: given.owner,
-        tenant: given.tenant,
-        instance: given.instance,
-        method: given.method,
-        request_id: given.request_id,
-        request_fingerprint: given.request_fingerprint,
-        idempotency_key: given.idempotency_key,
-        prompt: given.prompt,
-        attachments: given.attachments,
-        status: given.status,
-        base: given.base,
-        outcome: given.outcome,
-        first_seq: given.first_seq,
-        last_seq: given.last_seq,
-        created_at: given.created_at,
-        ended_at: given.ended_at,
-      };
       return query
         .insertInto('turns')
-        .values(values)
+        .values({ ...given })
         .onConflict((conflict) => {
           const same = conflict.column('id');
           return onConflict === 'keep'

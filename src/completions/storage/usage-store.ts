@@ -66,22 +66,7 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
   const addQuarter = database.statement((builder, given: UsageQuarterRow) =>
     builder
       .insertInto('usage_quarters')
-      .values({
-        quarter: given.quarter,
-        id: given.id,
-        key_id: given.key_id,
-        owner: given.owner,
-        team: given.team,
-        model: given.model,
-        api: given.api,
-        outcome: given.outcome,
-        tags: given.tags,
-        requests: given.requests,
-        errors: given.errors,
-        prompt_tokens: given.prompt_tokens,
-        completion_tokens: given.completion_tokens,
-        cost_nano_usd: given.cost_nano_usd,
-      })
+      .values({ ...given })
       .onConflict((conflict) =>
         conflict.columns(['quarter', 'id']).doUpdateSet((update) => ({
           requests: update('usage_quarters.requests', '+', update.ref('excluded.requests')),

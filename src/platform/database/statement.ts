@@ -48,16 +48,6 @@ class Placeholder {
   }
 }
 
-const placeholders = new Proxy(
-  {},
-  {
-    get: (_, name) => new Placeholder(String(name)),
-    ownKeys: () => {
-      throw new TypeError('the parameters are not known here: name each one');
-    },
-  },
-);
-
 const textIds = new Map<string, number>();
 
 /** The same text always gets the same number, in every database of the process. */
@@ -72,20 +62,33 @@ function textIdOf(sql: string): number {
 /**
  * Lets kysely build and compile the query once, with a placeholder for each parameter, since building a query costs
  * more than running it. Call it when a store is made, not per request: its SQL text is kept until the process ends.
- * The first use compiles: a start would otherwise wait for hundreds of queries that it does not run.
+ * The first use compiles: a start would otherwise wait for hundreds of queries that it does not run. `{ ...given }`
+ * stands for a whole row: the members of the first one are the columns, and every later one must have the same.
  */
 export function compileStatement<Builder, Parameters extends object, Row>(
   builder: Builder,
   build: (query: Builder, parameters: Parameters) => Compilable<Row>,
 ): StatementMaker<Parameters, Row> {
-  let compiled: { readonly sql: string; readonly slots: readonly unknown[]; readonly textId: number } | undefined;
-  const compile = () => {
+  const compile = (first: object) => {
+    let columns: number | undefined;
+    const placeholders = new Proxy(first, {
+      get: (_, name) => new Placeholder(String(name)),
+      ownKeys: (row) => {
+        const names = Reflect.ownKeys(row);
+        columns = names.length;
+        return names;
+      },
+    });
     const { sql, parameters: slots } = build(builder, placeholders as Parameters).compile();
-    return { sql, slots, textId: textIdOf(sql) };
+    return { sql, slots, columns, textId: textIdOf(sql) };
   };
+  let compiled: ReturnType<typeof compile> | undefined;
   return (...[given]) => {
-    compiled ??= compile();
-    const { sql, slots, textId } = compiled;
+    compiled ??= compile({ ...given });
+    const { sql, slots, columns, textId } = compiled;
+    if (columns !== undefined && columns !== Object.keys(given ?? {}).length) {
+      throw new TypeError('a row has other members than the first one that this statement was given');
+    }
     const values: unknown[] = new Array(slots.length);
     for (let index = 0; index < slots.length; index += 1) {
       const slot = slots[index];

@@ -25,6 +25,19 @@ for (const engine of engines) {
       assert.deepEqual(await database.readKeyed(ids), [{ id: 'a' }]);
     });
 
+    test('a statement takes a whole row, and refuses a later one with other members', async () => {
+      const database = await open();
+      const put = database.statement((query, given: ReturnType<typeof item>) =>
+        query.insertInto('items').values({ ...given }),
+      );
+      const rows = [item('a', { label: 'first' }), item('b', { label: 'second', amount: 2 })];
+      await database.write(rows.map((row) => put(row)));
+      assert.deepEqual(await database.query.selectFrom('items').selectAll().orderBy('id').execute(), rows);
+      assert.throws(() => put({ ...item('c'), more: 1 } as never), /other members than the first one/);
+      const { label: _, ...less } = item('d');
+      assert.throws(() => put(less as never), /other members than the first one/);
+    });
+
     test('any values survive being stored', async () => {
       const database = await open();
       const put = database.statement((query, given: { id: string; label: string; amount: bigint; ratio: number }) =>
@@ -205,9 +218,14 @@ for (const engine of engines) {
       // @ts-expect-error: a parameter is missing
       await assert.rejects(database.readKeyed(page({ after: 'a' })), TypeError);
       const spread = database.statement((query, given: { id: string }) =>
-        query.insertInto('items').values({ ...item(''), ...given }),
+        query
+          .insertInto('items')
+          .values({ ...item(''), ...given })
+          .returningAll(),
       );
-      assert.throws(() => spread({ id: 'd' }), TypeError);
+      const [stored] = await database.write([spread({ id: 'd' })]);
+      assert.deepEqual(stored.rows, [item('', { id: 'd' })]);
+      assert.throws(() => spread({ id: 'e', label: 'more' } as never), TypeError);
     });
 
     test('what is wrong in our own SQL is not dressed up as a problem of the storage', async () => {
