@@ -1,10 +1,8 @@
 import type { Command } from 'commander';
 import type { AgentLine, AgentPrograms } from '../system/agent-programs.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, print } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, type Options, print } from './command-context.ts';
 import { commandAccess, withKnownServer, withServer } from './load-settings.ts';
 import { printable } from './turn-display.ts';
-
-type Options = Readonly<Record<string, unknown>>;
 
 /** `trestle agents`, with `install`, `update`, `remove`, `test` and `login`. */
 export function registerAgents(program: Command, context: CommandContext): void {

@@ -81,9 +81,11 @@ export function fail({ stderr }: Pick<CommandContext, 'stderr'>, reason: string,
   throw new CommandExit(exit);
 }
 
-/** A command of commander: the options that were given to it and to the program. */
+/** The options that were given to a command and to the program, as commander has them. */
+export type Options = Readonly<Record<string, unknown>>;
+
 export interface GivenCommand {
-  optsWithGlobals(): Readonly<Record<string, unknown>>;
+  optsWithGlobals(): Options;
 }
 
 /** Prints the value as JSON where `--json` is given, otherwise the text. */

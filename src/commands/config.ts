@@ -12,6 +12,7 @@ import {
   describeFailure,
   EXIT_CONFIGURATION,
   EXIT_FAILED,
+  type Options,
   print,
 } from './command-context.ts';
 import { commandAccess, loadSettings } from './load-settings.ts';
@@ -89,8 +90,6 @@ function findingsText(findings: readonly Finding[], { color }: CommandContext): 
   });
   return `${lines.join('\n')}\n`;
 }
-
-type Options = Readonly<Record<string, unknown>>;
 
 /** Says ok, or all that is wrong. */
 async function checkConfiguration(options: Options, context: CommandContext): Promise<void> {

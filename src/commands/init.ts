@@ -7,10 +7,8 @@ import { SUGGESTED_MODELS } from '../system/agent-sandbox.ts';
 import { dataFiles } from '../system/data-directory.ts';
 import type { Finding } from '../system/doctor/findings.ts';
 import { dataDirectory, settingsDeclaration } from '../system/settings.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE, fail } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE, fail, type Options } from './command-context.ts';
 import { callFromCommand, loadSettings } from './load-settings.ts';
-
-type Options = Readonly<Record<string, unknown>>;
 
 /** A model API that can be called: by a key, or because its server runs on this machine. */
 interface FoundApi {

@@ -21,16 +21,12 @@ interface CreateOptions {
   readonly expires?: string;
 }
 
-interface ChangeOptions {
+type OrNone<Options> = { readonly [Name in keyof Options]: Options[Name] | typeof NONE };
+
+interface ChangeOptions extends OrNone<Omit<CreateOptions, 'owner' | 'models' | 'storeContent'>> {
   readonly name?: string;
   readonly models?: readonly string[];
-  readonly tags?: readonly string[] | typeof NONE;
-  readonly requestsPerMinute?: number | typeof NONE;
-  readonly tokensPerMinute?: number | typeof NONE;
-  readonly maxParallel?: number | typeof NONE;
-  readonly budget?: { readonly usd: number; readonly period: string } | typeof NONE;
   readonly storeContent?: keyof typeof STORED | typeof DEFAULT;
-  readonly expires?: string;
   readonly enable?: boolean;
   readonly disable?: boolean;
 }

@@ -6,10 +6,8 @@ import { secretValues, settingEntries } from '../platform/config/setting-declara
 import { createLogger, type Logger, type LoggerOptions } from '../platform/log/logger.ts';
 import type { ControlMethod, ControlResult, ServerAccess } from '../system/controls.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
-import { type CommandContext, EXIT_USAGE, fail, type GivenCommand } from './command-context.ts';
+import { type CommandContext, EXIT_USAGE, fail, type GivenCommand, type Options } from './command-context.ts';
 import { findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
-
-type Options = Readonly<Record<string, unknown>>;
 
 /** The settings for a command, from its options (`command.optsWithGlobals()`). Throws a `ConfigurationError`. */
 export function loadSettings(

@@ -6,6 +6,7 @@ import { callFromCommand } from './load-settings.ts';
 import { printable } from './turn-display.ts';
 
 type Listed = ControlResult<'completions', 'models.list'>;
+type Tested = ControlResult<'completions', 'models.test'>;
 type ApiStatus = Listed['apis'][number];
 type ModelEntry = Listed['models'][number];
 
@@ -106,14 +107,7 @@ function perMillion(price: number): string {
   return String(Number((price * MILLION).toPrecision(6)));
 }
 
-function testText({
-  ok,
-  model,
-  status,
-  duration_ms: ms,
-  text,
-  error,
-}: ControlResult<'completions', 'models.test'>): string {
+function testText({ ok, model, status, duration_ms: ms, text, error }: Tested): string {
   if (ok) return `ok  ${model}  status ${status}, ${ms} ms: ${(text ?? '').replaceAll(/\s+/g, ' ').slice(0, 200)}\n`;
   return `failed  ${model}  status ${status}, ${ms} ms\n${error?.code}: ${error?.message}\n`;
 }

@@ -6,11 +6,10 @@ import { createBufferedOutput } from '../platform/log/log-output.ts';
 import { createLogger, type Logger } from '../platform/log/logger.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
 import { type System, type SystemSummary, startSystem } from '../system/start-system.ts';
-import { type CommandContext, describeFailure, EXIT_FAILED } from './command-context.ts';
+import { type CommandContext, describeFailure, EXIT_FAILED, type Options } from './command-context.ts';
 import { loadSettings } from './load-settings.ts';
 import { loginFile } from './server-login.ts';
 
-type Options = Readonly<Record<string, unknown>>;
 type LoadSettings = () => Promise<{
   readonly settings: Settings;
   /** As configured, before anything was narrowed. */

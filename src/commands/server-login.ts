@@ -3,7 +3,7 @@ import { isAbsolute, join } from 'node:path';
 import { readAtMost } from '../platform/http/bounded-fetch.ts';
 import { isLoopbackHost } from '../platform/network-address/classify-address.ts';
 import { withoutSlash } from '../platform/network-address/ip-address.ts';
-import { type CommandContext, EXIT_USAGE, fail } from './command-context.ts';
+import { type CommandContext, EXIT_USAGE, fail, type Options } from './command-context.ts';
 import { printable } from './turn-display.ts';
 
 /** What `trestle login` stores: where, and the token of the person. */
@@ -14,7 +14,6 @@ export interface ServerLogin {
   readonly tokenId: string;
 }
 
-type Options = Readonly<Record<string, unknown>>;
 type Place = Pick<CommandContext, 'environment' | 'homeDirectory'>;
 
 /** The value of `--server` that stands for the server of this machine. */

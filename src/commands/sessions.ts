@@ -1,11 +1,18 @@
 import { once } from 'node:events';
 import type { Command } from 'commander';
 import type { TrestleClient } from '../client/trestle-client.ts';
-import { type CommandContext, CommandExit, EXIT_INTERRUPTED, EXIT_USAGE, fail, print } from './command-context.ts';
+import {
+  type CommandContext,
+  CommandExit,
+  EXIT_INTERRUPTED,
+  EXIT_USAGE,
+  fail,
+  type Options,
+  print,
+} from './command-context.ts';
 import { withServer, withTeamOption } from './load-settings.ts';
 import { coloredDiff, createTurnDisplay, oneLine, printable } from './turn-display.ts';
 
-type Options = Readonly<Record<string, unknown>>;
 type Work = (trestle: TrestleClient, command: Command, options: Options) => Promise<void>;
 type SessionSummary = Awaited<ReturnType<TrestleClient['sessions']['list']>>['sessions'][number];
 
@@ -191,28 +198,22 @@ export function registerSessions(program: Command, context: CommandContext): voi
         }),
       );
   }
-  sessions
-    .command('cancel')
-    .description('Cancels the running turn of a session and the turns that wait.')
-    .argument('<session>', SESSION)
-    .action(
-      action((sessionId = '') => async (trestle) => {
-        await trestle.sessions.get(sessionId);
-        await trestle.session(sessionId).cancel();
-        context.stdout(`Cancelled ${sessionId}.\n`);
-      }),
-    );
-  sessions
-    .command('close')
-    .description('Ends a session and removes everything of it.')
-    .argument('<session>', SESSION)
-    .action(
-      action((sessionId = '') => async (trestle) => {
-        await trestle.sessions.get(sessionId);
-        await trestle.session(sessionId).close();
-        context.stdout(`Closed ${sessionId}.\n`);
-      }),
-    );
+  for (const [name, done, description] of [
+    ['cancel', 'Cancelled', 'Cancels the running turn of a session and the turns that wait.'],
+    ['close', 'Closed', 'Ends a session and removes everything of it.'],
+  ] as const) {
+    sessions
+      .command(name)
+      .description(description)
+      .argument('<session>', SESSION)
+      .action(
+        action((sessionId = '') => async (trestle) => {
+          await trestle.sessions.get(sessionId);
+          await trestle.session(sessionId)[name]();
+          context.stdout(`${done} ${sessionId}.\n`);
+        }),
+      );
+  }
 }
 
 export function wholeNumber(given: unknown, flag: string, context: CommandContext): number {

@@ -4,15 +4,13 @@ import type { TrestleClient } from '../client/trestle-client.ts';
 import { TrestleError } from '../client/trestle-error.ts';
 import { boundedFetch } from '../platform/http/bounded-fetch.ts';
 import type { ControlResult } from '../system/controls.ts';
-import { type CommandContext, fail, print } from './command-context.ts';
+import { type CommandContext, fail, type Options, print } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
 import { findLogin, hostOf, refuseEnded, type ServerLogin } from './server-login.ts';
 import { commandAction, oneOf, table } from './sessions.ts';
 import { printable } from './turn-display.ts';
 
 type Summary = Awaited<ReturnType<TrestleClient['sessions']['list']>>['sessions'][number];
-type Options = Readonly<Record<string, unknown>>;
-
 type Report = ControlResult<'completions', 'usage.report'>;
 type Counts = Report['total'];
 

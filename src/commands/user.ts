@@ -7,9 +7,11 @@ import { callFromCommand } from './load-settings.ts';
 type UserPage = ControlResult<'accounts', 'users.list'>;
 type UserInfo = ControlResult<'accounts', 'users.role'>['user'];
 
+type UserChange = Exclude<ControlMethod<'accounts'>, 'users.list' | `agents.${string}`>;
+
 /** Calls a method that changes a user, and prints the user and the token that was issued. */
 async function changeUser(
-  method: Exclude<ControlMethod<'accounts'>, 'users.list' | `agents.${string}`>,
+  method: UserChange,
   params: Readonly<Record<string, unknown>>,
   command: Command,
   context: CommandContext,
@@ -27,10 +29,7 @@ export function registerUser(program: Command, context: CommandContext): void {
     .description('Manages the users of the accounts service, whether the server runs or not.');
   registerCreate(user, context);
   registerList(user, context);
-  registerRole(user, context);
-  registerPlan(user, context);
-  registerResetPassword(user, context);
-  registerResetMfa(user, context);
+  registerChanges(user, context);
   registerPasswordFilter(user, context);
 }
 
@@ -80,56 +79,38 @@ function registerList(user: Command, context: CommandContext): void {
     });
 }
 
-function registerRole(user: Command, context: CommandContext): void {
-  user
-    .command('role')
+/** Adds a command that changes one thing of a user: of this name, or the name of its further argument. */
+function addChange(user: Command, name: string, method: UserChange, context: CommandContext): Command {
+  return user
+    .command(name)
+    .argument('<user>', 'id or e-mail address')
+    .action((person: string, ...given: [...words: unknown[], options: unknown, command: Command]) => {
+      const words = given.length > 2 ? { [name]: given[0] } : {};
+      return changeUser(method, { user: person, ...words }, given.at(-1) as Command, context);
+    });
+}
+
+function registerChanges(user: Command, context: CommandContext): void {
+  addChange(user, 'role', 'users.role', context)
     .summary('give a user another role')
     .description('Gives a user another role. It applies from the next request.')
-    .argument('<user>', 'id or e-mail address')
     .argument('<role>', 'admin, operator, user or readonly')
-    .addHelpText('after', '\nExamples:\n  trestle user role ben@example.org operator')
-    .action((user: string, role: string, _given: unknown, command: Command) =>
-      changeUser('users.role', { user, role }, command, context),
-    );
-}
-
-function registerPlan(user: Command, context: CommandContext): void {
-  user
-    .command('plan')
+    .addHelpText('after', '\nExamples:\n  trestle user role ben@example.org operator');
+  addChange(user, 'plan', 'users.plan', context)
     .summary('give a user another plan')
     .description('Gives a user another plan. It applies from the next request.')
-    .argument('<user>', 'id or e-mail address')
     .argument('[plan]', 'a name under plans, or free (default: the plan of the subscription, or the default plan)', '')
-    .addHelpText('after', '\nExamples:\n  trestle user plan ben@example.org pro\n  trestle user plan ben@example.org')
-    .action((user: string, plan: string, _given: unknown, command: Command) =>
-      changeUser('users.plan', { user, plan }, command, context),
-    );
-}
-
-function registerResetPassword(user: Command, context: CommandContext): void {
-  user
-    .command('reset-password')
+    .addHelpText('after', '\nExamples:\n  trestle user plan ben@example.org pro\n  trestle user plan ben@example.org');
+  addChange(user, 'reset-password', 'users.resetPassword', context)
     .summary('print a token to set a new password')
     .description('Prints a token with which the user sets a new password. The current password works until then.')
-    .argument('<user>', 'id or e-mail address')
-    .addHelpText('after', '\nExamples:\n  trestle user reset-password ann@example.org')
-    .action((user: string, _given: unknown, command: Command) =>
-      changeUser('users.resetPassword', { user }, command, context),
-    );
-}
-
-function registerResetMfa(user: Command, context: CommandContext): void {
-  user
-    .command('reset-mfa')
+    .addHelpText('after', '\nExamples:\n  trestle user reset-password ann@example.org');
+  addChange(user, 'reset-mfa', 'users.resetMfa', context)
     .summary('remove the second factor of a user who has lost it')
     .description(
       'Removes the authenticator app and the recovery codes of a user. Every login session of the user ends, and a mail tells the user.',
     )
-    .argument('<user>', 'id or e-mail address')
-    .addHelpText('after', '\nExamples:\n  trestle user reset-mfa ann@example.org')
-    .action((user: string, _given: unknown, command: Command) =>
-      changeUser('users.resetMfa', { user }, command, context),
-    );
+    .addHelpText('after', '\nExamples:\n  trestle user reset-mfa ann@example.org');
 }
 
 function registerPasswordFilter(user: Command, context: CommandContext): void {

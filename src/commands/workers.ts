@@ -5,7 +5,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import type { Figure } from '../platform/http/http-metrics.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { SystemSummary } from '../system/start-system.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_FAILED, type Options } from './command-context.ts';
 import { createCommandLogger, loadSettings } from './load-settings.ts';
 import { printSummary, type WorkerLink } from './serve-until-stopped.ts';
 
@@ -13,8 +13,6 @@ import { printSummary, type WorkerLink } from './serve-until-stopped.ts';
  * `trestle serve --workers N`: a parent that serves nothing, and N processes that serve one address. Each is an instance of the
  * database. The parent accepts the connections and hands them out in turn (`node:cluster`).
  */
-
-type Options = Readonly<Record<string, unknown>>;
 
 /** What a worker sends. */
 type ToParent =
