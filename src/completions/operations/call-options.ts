@@ -1,5 +1,8 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
+import type { Call, RequestHead } from '../../platform/http/surface.ts';
+import type { KeyHolder } from '../keys/admission.ts';
+import { watchCaller } from '../routing/call-record.ts';
+import type { IncomingCall } from './admit-call.ts';
 
 /** What a caller may ask for by header. */
 export interface CallOptions {
@@ -39,4 +42,16 @@ export function readCallOptions({ headers }: RequestHead, strictByDefault: boole
     timeoutMs: timeout === undefined ? undefined : Number(timeout),
     fallbacks,
   };
+}
+
+/** A call as the pipeline admits it, and whether it refuses what the upstream cannot take. */
+export function readIncoming(
+  { head, caller: holder, reply }: Pick<Call<KeyHolder>, 'head' | 'caller' | 'reply'>,
+  operation: IncomingCall['operation'],
+  body: IncomingCall['body'],
+  strictByDefault = false,
+): { readonly strict: boolean; readonly incoming: IncomingCall } {
+  const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictByDefault);
+  const presence = watchCaller(reply.raw);
+  return { strict, incoming: { holder, requestId: head.requestId, presence, body, operation, timeoutMs, fallbacks } };
 }

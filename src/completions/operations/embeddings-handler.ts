@@ -15,11 +15,11 @@ import { openAnswer } from '../relay/open-answer.ts';
 import { sendJson } from '../relay/relay-stream.ts';
 import { estimatedUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { CallerPresence, type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
+import { CallerPresence, type MeasuredUsage } from '../routing/call-record.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import type { AdmittedCall } from './admit-call.ts';
-import { readCallOptions } from './call-options.ts';
+import { readIncoming } from './call-options.ts';
 import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import type { OpenOperation } from './open-operation.ts';
@@ -132,20 +132,10 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
     return { ...work, request, bytes: Buffer.from(JSON.stringify(plain)) };
   }
 
-  return async ({ head, caller: holder, reply }, given) => {
+  return async (asked, given) => {
     const { bytes, request } = given;
     if (bytes.length > MIN_LARGE_BODY) await afterOthers();
-    const presence = watchCaller(reply.raw);
-    const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
-    const incoming = {
-      holder,
-      requestId: head.requestId,
-      presence,
-      body: bytes,
-      operation: 'embeddings',
-      timeoutMs,
-      fallbacks,
-    } as const;
+    const { strict, incoming } = readIncoming(asked, 'embeddings', bytes, strictParams());
     const call = await pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });
     const work = pipeline.guards === undefined ? given : await guarded(call, given);
     const { result, finish } = await open(call, work, strict);

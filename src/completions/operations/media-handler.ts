@@ -18,13 +18,13 @@ import { type OpenedStream, openStream, type StreamReader } from '../relay/open-
 import { openInSilence, relayStream } from '../relay/relay-stream.ts';
 import { asUsage, estimatedUsage, findUsage } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { type MeasuredUsage, watchCaller } from '../routing/call-record.ts';
+import type { MeasuredUsage } from '../routing/call-record.ts';
 import { DEMO_API } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
-import { readCallOptions } from './call-options.ts';
+import { readIncoming } from './call-options.ts';
 import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import { isForm } from './form-data.ts';
@@ -141,16 +141,13 @@ export function createMediaHandler(options: MediaHandlerOptions) {
   }
 
   return (kind: MediaKind) =>
-    async ({ head, caller: holder, body, reply }: Call<KeyHolder, Buffer>): Promise<unknown> => {
+    async (asked: Call<KeyHolder, Buffer>): Promise<unknown> => {
+      const { head, body, reply } = asked;
       // Browsers send forms of any page without asking, so JSON alone does not need this.
       if (isForm(head.headers['content-type']) && !allowsOrigin(head)) refuseOrigin(head);
       const given = kind.read(body, head.headers['content-type']);
       if (body.length > MIN_LARGE_BODY) await afterOthers();
-      const { timeoutMs, fallbacks } = readCallOptions(head, false);
-      const presence = watchCaller(reply.raw);
-      const { requestId } = head;
-      const { operation } = kind;
-      const incoming = { holder, requestId, presence, body: given.text, operation, timeoutMs, fallbacks };
+      const { incoming } = readIncoming(asked, kind.operation, given.text);
       const call = await pipeline.admit(incoming, given.model, given.estimate);
       const { record } = call;
       const request = pipeline.guards === undefined ? given : await guarded(call, kind, given);

@@ -12,10 +12,9 @@ import type { OpenedChat } from '../relay/open-stream.ts';
 import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
 import { tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
-import { readCallOptions } from './call-options.ts';
+import { readIncoming } from './call-options.ts';
 import type { PathFamily } from './chat-handler.ts';
 import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
@@ -83,21 +82,11 @@ export function createTextHandler(options: TextHandlerOptions) {
   }
 
   return (family: PathFamily) =>
-    async ({ head, caller: holder, body: bytes, reply }: Call<KeyHolder, Buffer>): Promise<unknown> => {
+    async (asked: Call<KeyHolder, Buffer>): Promise<unknown> => {
+      const { body: bytes, reply } = asked;
       const request = readRequest(bytes);
       if (bytes.length > MIN_LARGE_BODY) await afterOthers();
-      const { strict, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
-      const presence = watchCaller(reply.raw);
-      const operation = 'text_completion';
-      const incoming = {
-        holder,
-        requestId: head.requestId,
-        presence,
-        body: bytes,
-        operation,
-        timeoutMs,
-        fallbacks,
-      } as const;
+      const { strict, incoming } = readIncoming(asked, 'text_completion', bytes, strictParams());
       const call = await pipeline.admit(incoming, request.model, {
         prompt: tokensOfCharacters(bytes.length),
         answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
