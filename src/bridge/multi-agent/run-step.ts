@@ -1,24 +1,14 @@
+import type { Static } from 'typebox';
 import { type Clock, deadline, joinSignals } from '../../platform/clock/clock.ts';
 import type { AgentProvider, AgentTurn, FailureCode, TurnEnd, TurnUsage } from '../agents/agent-provider.ts';
 import { createTextMeter, cutText, MAX_OUTPUT_LENGTH } from '../agents/agent-text.ts';
 import { superviseTurn } from '../agents/supervise-turn.ts';
+import type { StepRecord as StepSchema } from '../contract/session-update.ts';
 import type { FairGate } from '../sessions/turn-limits.ts';
 import { type MultiAgentPlan, type PlanChange, type PlannedStep, TEMPLATE } from './multi-agent-plan.ts';
 
 /** How one step ended, as the result describes it (contract/bridge 6). */
-interface StepRecord {
-  readonly index: number;
-  readonly providerId: string;
-  readonly status: 'completed' | 'failed' | 'cancelled' | 'timed_out';
-  readonly durationMs: number;
-  readonly output?: string;
-  /** `output` is only the beginning of the text. */
-  readonly truncated?: true;
-  readonly error?: string;
-  readonly conversationTurn?: number;
-  /** Where the step has a worktree of its own. */
-  readonly workingDirectory?: string;
-}
+type StepRecord = Static<typeof StepSchema>;
 
 export interface StepEnd {
   readonly record: StepRecord;

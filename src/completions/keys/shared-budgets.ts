@@ -2,7 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { Budget } from '../../platform/identity/owner.ts';
 import type { StoreWatch } from '../../platform/limits/store-watch.ts';
 import { nanoOfUsd } from '../apis/prices.ts';
-import type { BudgetLease } from '../storage/key-store.ts';
+import type { BudgetLease, LeaseAsk } from '../storage/key-store.ts';
 import {
   type BudgetAlert,
   type BudgetReservation,
@@ -26,21 +26,12 @@ export interface SharedBudgets extends Budgets {
 interface SharedBudgetsOptions {
   readonly clock: Pick<Clock, 'now' | 'monotonic' | 'after'>;
   readonly store: {
-    lease(ask: BudgetAsk): Promise<BudgetLease>;
+    lease(ask: LeaseAsk): Promise<BudgetLease>;
     giveBack(bucket: string, period: string, nano: number): Promise<void>;
   };
   readonly watch: StoreWatch;
   readonly passWhenAway: boolean;
   onAlert(alert: BudgetAlert): void;
-}
-
-/** Takes `want` of what is left of the budget, or what is left if that is at least `need`, or nothing. */
-export interface BudgetAsk {
-  readonly bucket: string;
-  readonly period: string;
-  readonly limit: number;
-  readonly need: number;
-  readonly want: number;
 }
 
 /** What this instance has of a budget in a period. Amounts are whole nano-USD. */

@@ -40,7 +40,7 @@ export interface KeyStore {
 }
 
 /** Amounts are whole nano-USD. */
-interface LeaseAsk {
+export interface LeaseAsk {
   readonly bucket: string;
   readonly period: string;
   readonly limit: number;

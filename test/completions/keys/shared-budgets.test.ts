@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nanoOfUsd } from '../../../src/completions/apis/prices.ts';
 import type { BudgetAlert, BudgetReservation } from '../../../src/completions/keys/budgets.ts';
-import { type BudgetAsk, createSharedBudgets } from '../../../src/completions/keys/shared-budgets.ts';
+import { createSharedBudgets } from '../../../src/completions/keys/shared-budgets.ts';
+import type { LeaseAsk } from '../../../src/completions/storage/key-store.ts';
 import { createStoreWatch } from '../../../src/platform/limits/store-watch.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
@@ -13,7 +14,7 @@ const CENT = nanoOfUsd(0.01);
 function start() {
   const clock = createFakeClock();
   const rows = new Map<string, { cost: number; leased: number }>();
-  const asks: BudgetAsk[] = [];
+  const asks: LeaseAsk[] = [];
   const alerts: BudgetAlert[] = [];
   let isAway = false;
   const rowOf = (period: string) => {
@@ -22,7 +23,7 @@ function start() {
     return row;
   };
   const store = {
-    async lease(ask: BudgetAsk) {
+    async lease(ask: LeaseAsk) {
       if (isAway) throw new Error('away');
       asks.push(ask);
       const row = rowOf(ask.period);
