@@ -1,3 +1,4 @@
+import { unlessConflict } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Call, RequestHead } from '../../platform/http/surface.ts';
 import { createToken, sameSecret } from '../../platform/secrets/tokens.ts';
@@ -61,13 +62,8 @@ export function createOauthLogin(parts: Parts): OauthLogin {
       flow.data.provider === providerId &&
       sameSecret(tokenKey(browserToken), String(flow.data.browser));
     if (!isOurs) return undefined;
-    try {
-      await database.write([flows.take('oauth_state', state)]);
-    } catch (error) {
-      if (errorCode(error) === 'STORAGE_CONFLICT') return undefined;
-      throw error;
-    }
-    return { flow, state };
+    const isFirst = await unlessConflict(database.write([flows.take('oauth_state', state)]));
+    return isFirst ? { flow, state } : undefined;
   }
 
   /** Whatever the provider gets wrong is one thing to us; what it was stays in the log. */

@@ -65,27 +65,11 @@ export function createLimitStore(database: Database<AccountsSchema>): LimitStore
     (select, given: { policy: string; key: string; otherPolicy: string; otherKey: string; now: number }) =>
       select
         .selectNoFrom(sql<number>`1`.as('free'))
-        .where(({ not, exists, selectFrom }) =>
-          not(
-            exists(
-              selectFrom('limits')
-                .select('key')
-                .where('policy', '=', given.policy)
-                .where('key', '=', given.key)
-                .where('locked_until', '>', given.now),
-            ),
-          ),
+        .where(({ not, exists }) =>
+          not(exists(selectLocks(select, given.policy, given.now).where('key', '=', given.key))),
         )
-        .where(({ not, exists, selectFrom }) =>
-          not(
-            exists(
-              selectFrom('limits')
-                .select('key')
-                .where('policy', '=', given.otherPolicy)
-                .where('key', '=', given.otherKey)
-                .where('locked_until', '>', given.now),
-            ),
-          ),
+        .where(({ not, exists }) =>
+          not(exists(selectLocks(select, given.otherPolicy, given.now).where('key', '=', given.otherKey))),
         ),
   );
 

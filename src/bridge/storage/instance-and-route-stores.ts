@@ -46,14 +46,7 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
     database.statement((query, given: SessionRouteRow) =>
       query
         .insertInto('session_routes')
-        .values({
-          owner: given.owner,
-          kind: given.kind,
-          name: given.name,
-          thread_id: given.thread_id,
-          node_id: given.node_id,
-          used_at: given.used_at,
-        })
+        .values({ ...given })
         .onConflict((conflict) => {
           const same = conflict.columns(['owner', 'kind', 'name']);
           const { thread_id, node_id, used_at } = given;

@@ -1,6 +1,5 @@
 import type { Database } from '../../platform/database/database.ts';
-import { expectChanges, type Statement } from '../../platform/database/statement.ts';
-import { errorCode } from '../../platform/errors/app-error.ts';
+import { expectChanges, type Statement, unlessConflict } from '../../platform/database/statement.ts';
 import { TENANT } from '../principal.ts';
 import type { BridgeSchema, DeliveryAttemptRow, JobDeliveryRow, JobRow, JobStatus } from './bridge-schema.ts';
 import { countJob, createJobCounts } from './job-report-store.ts';
@@ -100,15 +99,9 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
   );
 
   /** Moves a job, with the counts and whatever else belongs to the same moment. */
-  async function moveJob(from: JobRow, to: JobRow, more: readonly Statement[] = []): Promise<boolean> {
-    const moved = change({ ...to, fromStatus: from.status, fromAttempt: from.attempt });
-    try {
-      await database.write([expectChanges(moved, 1), ...changeCounts([countJob(from, -1), countJob(to, 1)]), ...more]);
-      return true;
-    } catch (error) {
-      if (errorCode(error) === 'STORAGE_CONFLICT') return false;
-      throw error;
-    }
+  function moveJob(from: JobRow, to: JobRow, more: readonly Statement[] = []): Promise<boolean> {
+    const moved = expectChanges(change({ ...to, fromStatus: from.status, fromAttempt: from.attempt }), 1);
+    return unlessConflict(database.write([moved, ...changeCounts([countJob(from, -1), countJob(to, 1)]), ...more]));
   }
 
   return {
@@ -200,12 +193,11 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
   const setTries = database.statement((query, given: { jobId: string; tries: number }) =>
     query.updateTable('jobs').set({ webhook_tries: given.tries }).where('id', '=', given.jobId),
   );
-  const setWebhookSent = database.statement((query, given: { jobId: string; wasSent: number }) =>
-    query.updateTable('jobs').set({ webhook_sent: given.wasSent }).where('id', '=', given.jobId),
-  );
-  const setCardSent = database.statement((query, given: { jobId: string; wasSent: number }) =>
-    query.updateTable('jobs').set({ card_sent: given.wasSent }).where('id', '=', given.jobId),
-  );
+  const setSent = (column: 'webhook_sent' | 'card_sent') =>
+    database.statement((query, given: { jobId: string; wasSent: number }) =>
+      query.updateTable('jobs').set(column, given.wasSent).where('id', '=', given.jobId),
+    );
+  const notes = { webhook: setSent('webhook_sent'), card: setSent('card_sent') };
   const addAttempt = database.statement((query, given: Omit<DeliveryAttemptRow, 'ended_at' | 'result' | 'detail'>) =>
     query.insertInto('job_delivery_attempts').values({
       ...given,
@@ -238,26 +230,19 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
       if (found.length === limit) return found;
       return [...found, ...(await database.readKeyed(tooLate({ latest, limit: limit - found.length })))];
     },
-    async beginAttempt({ id, job_id: jobId, kind, attempts }, now, dueAt) {
+    beginAttempt({ id, job_id: jobId, kind, attempts }, now, dueAt) {
       const begun = attempts + 1;
       const tries = kind === 'webhook' ? [setTries({ jobId, tries: begun })] : [];
       const noted = addAttempt({ delivery_id: id, attempt: begun, job_id: jobId, kind, started_at: now });
-      try {
-        await database.write([expectChanges(begin({ id, attempts, begun, dueAt }), 1), noted, ...tries]);
-        return true;
-      } catch (error) {
-        if (errorCode(error) === 'STORAGE_CONFLICT') return false;
-        throw error;
-      }
+      return unlessConflict(database.write([expectChanges(begin({ id, attempts, begun, dueAt }), 1), noted, ...tries]));
     },
     async postpone(delivery, dueAt, end) {
       await database.write([postpone({ id: delivery.id, dueAt }), ended(delivery, 'failed', end)]);
     },
     async finish(delivery, wasSent, end) {
       const { id, job_id: jobId, kind } = delivery;
-      const note = kind === 'webhook' ? setWebhookSent : setCardSent;
       const attempt = end === undefined ? [] : [ended(delivery, wasSent ? 'sent' : 'failed', end)];
-      await database.write([remove({ id }), note({ jobId, wasSent: wasSent ? 1 : 0 }), ...attempt]);
+      await database.write([remove({ id }), notes[kind]({ jobId, wasSent: wasSent ? 1 : 0 }), ...attempt]);
     },
   };
 }

@@ -1,6 +1,6 @@
 import type { Database } from '../../platform/database/database.ts';
-import { expectChanges, type Statement } from '../../platform/database/statement.ts';
-import { AppError, errorCode } from '../../platform/errors/app-error.ts';
+import { expectChanges, type Statement, unlessConflict } from '../../platform/database/statement.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { BridgeSchema, ScheduleRow } from './bridge-schema.ts';
 
 /** A time at which a schedule was due is over. */
@@ -113,13 +113,7 @@ export function createScheduleStore(database: Database<BridgeSchema>): ScheduleS
         .where('id', '=', id)
         .where('version', '=', from.version);
       update = from.next_at === null ? update.where('next_at', 'is', null) : update.where('next_at', '=', from.next_at);
-      try {
-        await database.write([expectChanges(update.compile(), 1)]);
-        return true;
-      } catch (error) {
-        if (errorCode(error) === 'STORAGE_CONFLICT') return false;
-        throw error;
-      }
+      return unlessConflict(database.write([expectChanges(update.compile(), 1)]));
     },
     async remove(id) {
       await database.write([query.deleteFrom('schedules').where('id', '=', id).compile()]);

@@ -4,19 +4,9 @@ import { expectChanges, type Statement } from '../../platform/database/statement
 import type { AuditRow, BridgeSchema, SessionRow } from './bridge-schema.ts';
 
 /** What changes about a session when a turn of it begins. */
-type SessionClaim = Pick<
-  SessionRow,
-  | 'key'
-  | 'thread_id'
-  | 'instance'
-  | 'home'
-  | 'provider_id'
-  | 'reference'
-  | 'working_directory'
-  | 'mcp_servers'
-  | 'reserved_seq'
-  | 'updated_at'
-> & { readonly expectedSeq: number };
+type SessionClaim = Omit<NewSessionRow, 'session_id' | 'owner' | 'tenant' | 'created_at' | 'closed_at'> & {
+  readonly expectedSeq: number;
+};
 
 type NewSessionRow = Omit<SessionRow, 'choices' | 'epoch'>;
 

@@ -32,14 +32,7 @@ export function createObjectStore(database: Database<CompletionsSchema>): Object
   const addOne = database.statement((builder, given: UpstreamObjectRow) =>
     builder
       .insertInto('upstream_objects')
-      .values({
-        id: given.id,
-        api: given.api,
-        owner: given.owner,
-        created_at: given.created_at,
-        kind: given.kind,
-        detail: given.detail,
-      })
+      .values({ ...given })
       .onConflict((conflict) => conflict.doNothing()),
   );
   const apiOf = database.statement((builder, given: { id: string; owner: string }) =>

@@ -30,34 +30,6 @@ export interface UsageStore {
 /** As many rows as one statement takes; the rest goes row by row. */
 const ROWS_AT_ONCE = 50;
 
-const RECORD_COLUMNS = [
-  'id',
-  'at',
-  'key_id',
-  'owner',
-  'team',
-  'tags',
-  'model',
-  'api',
-  'upstream_model',
-  'operation',
-  'prompt_tokens',
-  'completion_tokens',
-  'cost_nano_usd',
-  'price_known',
-  'estimated',
-  'outcome',
-  'status',
-  'attempts',
-  'duration_ms',
-  'first_token_ms',
-  'request_id',
-  'cached_tokens',
-  'cache_write_tokens',
-  'reasoning_tokens',
-  'failures',
-] as const satisfies readonly (keyof UsageRecordRow)[];
-
 export function createUsageStore(database: Database<CompletionsSchema>): UsageStore {
   const { query } = database;
   const addFlush = database.statement((builder, given: { id: string }) =>
@@ -94,18 +66,23 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
       .values({ record_id: given.record_id, request: given.request, answer: given.answer })
       .onConflict((conflict) => conflict.doNothing()),
   );
+  /** Records are made in one place: the members of the first one are the columns of all. */
   const insertOf = (rows: number) => {
-    const slots = Array.from({ length: rows }, () => Object.fromEntries(RECORD_COLUMNS.map((name) => [name, 0])));
-    const statement = database.statement((builder) =>
-      builder
-        .insertInto('usage_records')
-        .values(slots as unknown as UsageRecordRow[])
-        .onConflict((conflict) => conflict.doNothing()),
-    )();
-    return (given: readonly UsageRecordRow[]): Statement => ({
-      ...statement,
-      parameters: given.flatMap((row) => RECORD_COLUMNS.map((name) => row[name])),
+    const compile = (record: UsageRecordRow) => ({
+      columns: Object.keys(record) as (keyof UsageRecordRow)[],
+      statement: database.statement((builder) =>
+        builder
+          .insertInto('usage_records')
+          .values(new Array<UsageRecordRow>(rows).fill(record))
+          .onConflict((conflict) => conflict.doNothing()),
+      )(),
     });
+    let compiled: ReturnType<typeof compile> | undefined;
+    return (given: readonly UsageRecordRow[]): Statement => {
+      compiled ??= compile(given[0] as UsageRecordRow);
+      const { columns, statement } = compiled;
+      return { ...statement, parameters: given.flatMap((row) => columns.map((name) => row[name])) };
+    };
   };
   const addRecord = insertOf(1);
   const addRecords = insertOf(ROWS_AT_ONCE);

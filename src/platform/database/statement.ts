@@ -1,5 +1,5 @@
 import type { Compilable, CompiledQuery } from 'kysely';
-import { AppError } from '../errors/app-error.ts';
+import { AppError, errorCode } from '../errors/app-error.ts';
 
 /** What a column may hold, on both engines. Booleans are stored as 1 and 0. */
 export type SqlValue = string | number | bigint | boolean | null | Uint8Array;
@@ -35,6 +35,17 @@ export function expectChanges<Row>(statement: Runnable<Row>, count: number): Sta
   const textId = 'textId' in statement ? statement.textId : undefined;
   const expected = { sql: statement.sql, parameters: statement.parameters, expectedChanges: count };
   return textId === undefined ? expected : { ...expected, textId };
+}
+
+/** Whether a batch was stored; false when a statement of it changed another number of rows than it had to. */
+export async function unlessConflict(written: Promise<unknown>): Promise<boolean> {
+  try {
+    await written;
+    return true;
+  } catch (error) {
+    if (errorCode(error) === 'STORAGE_CONFLICT') return false;
+    throw error;
+  }
 }
 
 /** The row type that a statement gives. */
