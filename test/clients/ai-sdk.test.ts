@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
-import { APICallError, generateText, isStepCount, jsonSchema, streamText, tool } from 'ai';
+import { APICallError, embedMany, generateImage, generateText, isStepCount, jsonSchema, streamText, tool } from 'ai';
 import { KEY, MODEL, startTrestleWithModel } from './trestle-with-model.ts';
 
 const { program } = await startTrestleWithModel({ after });
@@ -71,4 +71,14 @@ test('P-07: a stream whose upstream dies is an error in the package, never a sho
   for await (const part of result.stream) if (part.type === 'finish') finishes.push(part.finishReason);
   assert.equal(errors.length, 1);
   assert.ok(!finishes.includes('stop'));
+});
+
+test('the ai package embeds texts and draws', async () => {
+  const { embeddings } = await embedMany({ model: trestle.embeddingModel(MODEL), values: ['Hello', 'Hi'] });
+  assert.deepEqual(embeddings, [
+    [5, 0.5],
+    [2, 0.5],
+  ]);
+  const { image } = await generateImage({ model: trestle.imageModel('demo/image'), prompt: 'A bridge' });
+  assert.match(image.base64, /^iVBORw0KGgo/);
 });

@@ -199,3 +199,17 @@ test('the openai package stores, lists, reads and deletes files, and runs a batc
   assert.equal((await client.files.delete(stored.id)).deleted, true);
   await assert.rejects(client.files.retrieve(stored.id), OpenAI.BadRequestError);
 });
+
+test('the openai package embeds texts, as numbers and in the form that it asks for itself', async () => {
+  for (const form of [{}, { encoding_format: 'float' as const }]) {
+    const { data, usage } = await client.embeddings.create({ model: MODEL, input: ['Hello', 'Hi'], ...form });
+    assert.deepEqual(
+      data.map(({ embedding }) => [...embedding]),
+      [
+        [5, 0.5],
+        [2, 0.5],
+      ],
+    );
+    assert.equal(usage.total_tokens, 3);
+  }
+});

@@ -50,9 +50,27 @@ const WEATHER_CALL = {
 
 /** What the model does is in what the user says last. */
 const asTold: Behaviour = (response, request) => {
+  if (request.path.endsWith('/embeddings')) return embeds(response, request);
   const messages = (request.json.messages ?? []) as readonly Message[];
   const said = String(messages.findLast(({ role }) => role === 'user')?.content);
   return behaviour(said, messages.at(-1), request.json.stream === true)(response, request);
+};
+
+/** The vector of a text is its length. */
+const embeds: Behaviour = (response, request) => {
+  const { input, encoding_format: format } = request.json as {
+    input: string | readonly string[];
+    encoding_format?: string;
+  };
+  const data = [input].flat().map((text, index) => {
+    const vector = Float32Array.of(text.length, 0.5);
+    const embedding = format === 'base64' ? Buffer.from(vector.buffer).toString('base64') : [...vector];
+    return { object: 'embedding', index, embedding };
+  });
+  return answers({ object: 'list', data, model: 'small', usage: { prompt_tokens: 3, total_tokens: 3 } })(
+    response,
+    request,
+  );
 };
 
 function behaviour(said: string, last: Message | undefined, streamed: boolean): Behaviour {
