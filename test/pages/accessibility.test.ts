@@ -38,18 +38,18 @@ async function violations(page: Page, rules?: readonly string[]): Promise<readon
   );
 }
 
-/** The rules whose outcome depends on colours alone; all others are the same in both schemes. */
-const COLOURS = ['color-contrast', 'link-in-text-block'];
-
 /**
- * Checks what is shown now: everything in the light scheme, colours in the dark one, that a phone shows it all, and so does a
- * page that is enlarged to 200 %: it has half as many pixels.
+ * Checks what is shown now in both schemes, that Tab goes through it in the order in which it is written, that a phone shows
+ * it all, and so does a page that is enlarged to 200 %: it has half as many pixels.
  */
 async function check(page: Page, name: string): Promise<readonly string[]> {
   await page.emulateMedia({ colorScheme: 'light' });
   const light = await violations(page);
   await page.emulateMedia({ colorScheme: 'dark' });
-  const dark = await violations(page, COLOURS);
+  const dark = await violations(page);
+  const moved = await page.evaluate<number>(
+    `[...document.querySelectorAll('[tabindex]')].filter((one) => one.tabIndex > 0).length`,
+  );
   const wide: number[] = [];
   for (const width of [320, 640]) {
     await page.setViewportSize({ width, height: width === 320 ? 700 : 400 });
@@ -60,6 +60,7 @@ async function check(page: Page, name: string): Promise<readonly string[]> {
   return [
     ...light.map((one) => `${name} (light): ${one}`),
     ...dark.map((one) => `${name} (dark): ${one}`),
+    ...(moved === 0 ? [] : [`${name}: ${moved} elements are out of the order of Tab`]),
     ...wide.map((width) => `${name}: wider than ${width} pixels`),
   ];
 }
@@ -169,4 +170,61 @@ test('by keys alone: a session is started, its question answered, its pane chose
   await page.keyboard.press('Enter');
   await page.getByRole('log').getByText('by keys', { exact: true }).waitFor();
   assert.deepEqual(problems, []);
+});
+
+/** The names of what Tab reaches, in order, until it comes back to the first or leaves the page. */
+async function tabOrder(page: Page): Promise<readonly string[]> {
+  await page.evaluate(`document.activeElement?.blur()`);
+  const names: string[] = [];
+  for (let count = 0; count < 100; count += 1) {
+    await page.keyboard.press('Tab');
+    const name = await page.evaluate<string>(`(() => {
+      const one = document.activeElement;
+      if (one === null || one === document.body) return '';
+      const text = one.getAttribute('aria-label') ?? one.labels?.[0]?.textContent ?? one.textContent;
+      return text.replaceAll(/\\s+/g, ' ').trim().slice(0, 40);
+    })()`);
+    if (name === '' || (count > 0 && name === names[0])) return names;
+    names.push(name);
+  }
+  return names;
+}
+
+/** Of a screen: what comes after the navigation. */
+async function tabOrderOfScreen(page: Page): Promise<readonly string[]> {
+  const names = await tabOrder(page);
+  const navigation = names.indexOf('Notify me') + 1;
+  assert.deepEqual(names.slice(0, 4), ['Skip to the content', 'Go to Ctrl K', 'Board', 'New session']);
+  return names.slice(navigation);
+}
+
+test('Tab goes through the navigation, then through the screen from its top to its end', async (t) => {
+  const program = await startProgram(t);
+  const { page } = await openPage(t, `${program.url}/console/new`);
+  await page.getByRole('heading', { level: 1 }).waitFor();
+  assert.deepEqual(await tabOrderOfScreen(page), [
+    ...['What should be done?', 'Agent', 'Folder', 'Ask me', 'Allow', 'Read only', 'Attach', 'Start Ctrl Enter'],
+  ]);
+  await page.getByLabel('What should be done?').fill('hello');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.locator('.turn-end').waitFor();
+  assert.deepEqual(await tabOrderOfScreen(page), [
+    ...['hello', 'More', 'All', 'Edits', 'Commands', 'Failed', 'Updates', 'Fork from here', 'Message', 'Attach'],
+    ...['Before it runs commands or changes files', 'Mode', 'Model', 'Width of the pane'],
+    ...['Changes', 'Plan', 'Terminal', 'Files', 'Events', 'Changes of', 'Wrap lines', 'Side by side'],
+  ]);
+  await page.getByRole('link', { name: 'Board' }).first().click();
+  await page.getByLabel('Actions for hello').waitFor();
+  const board = await tabOrderOfScreen(page);
+  assert.deepEqual(board.slice(0, 7), [
+    'Board',
+    'List',
+    'Folders',
+    'Agent',
+    'State',
+    'Search sessions',
+    'New session n',
+  ]);
+  assert.match(board.at(-2) ?? '', /^hello/);
+  assert.equal(board.at(-1), 'Actions for hello');
 });

@@ -15,9 +15,9 @@ import { quantile } from '../kit/samples.ts';
 const quick = process.argv.includes('--quick');
 const ROUNDS = quick ? 3 : 9;
 const UPDATES_PER_SECOND = 200;
-const STREAM_SECONDS = quick ? 5 : 30;
+const STREAM_SECONDS = quick ? 20 : 30;
 const STORED_UPDATES = 100_000;
-const OFFLINE_SECONDS = quick ? 5 : 60;
+const OFFLINE_SECONDS = quick ? 20 : 60;
 const STEP_MS = 60_000;
 const median = (values: readonly number[]) => quantile(values, 0.5);
 
