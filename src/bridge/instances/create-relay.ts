@@ -270,12 +270,10 @@ export function createRelay(options: RelayOptions): Relay {
   }
 
   return {
-    wrap(dispatch, here) {
+    wrap(dispatch, calls) {
       dispatchHere = dispatch;
-      return createOwnerDispatch(
-        { owners, relay: client, clock, stopped: stopped.signal, ...here, viaOwner, onFailure: () => undefined },
-        dispatch,
-      );
+      const common = { owners, relay: client, clock, stopped: stopped.signal, viaOwner, feeds: () => feeds };
+      return createOwnerDispatch({ ...common, ...calls }, dispatch);
     },
     wrapRows: (rows, names) =>
       rows.map((row) => {

@@ -12,8 +12,8 @@ export interface Lease {
    * then none of them could send one.
    */
   mayJudge(): boolean;
-  /** Calls after every heartbeat that was stored. */
-  onBeat(listener: () => void): void;
+  /** Calls after every heartbeat that was stored; `wasLost`: before it, others may have taken this bridge for ended. */
+  onBeat(listener: (wasLost: boolean) => void): void;
 }
 
 export interface RegisteredInstance {
@@ -97,7 +97,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
   const { store, clock, id, version, address, home = '', isShared, onMissedBeat, onClockDifference } = options;
   const now = clock.now();
   const own = { id, version, home, started_at: now, heartbeat_at: now };
-  const listeners: (() => void)[] = [];
+  const listeners: ((wasLost: boolean) => void)[] = [];
   let sentAt = clock.monotonic();
   /** Since when every heartbeat was stored in time. */
   let steadySince = sentAt;
@@ -119,8 +119,9 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     const stored = await store.beat({ ...own, address: address(), heartbeat_at: at, report: JSON.stringify(report) });
     known = { time: stored, at: clock.monotonic() };
     if (sending - sentAt > GAP_MS) steadySince = sending;
+    const wasLost = isShared && clock.monotonic() - sentAt >= HELD_MS;
     sentAt = sending;
-    for (const listener of listeners) listener();
+    for (const listener of listeners) listener(wasLost);
     return stored;
   }
   const difference = now - (await beat());

@@ -12,11 +12,15 @@ import type { RelayTarget } from './relay-call.ts';
 import type { SessionOwners } from './session-owners.ts';
 
 /** Lets connections to this instance follow sessions of others: one stream for each session, however many follow it here. */
-export interface SessionFeeds extends Pick<SessionOrchestrator, 'follow' | 'forget'> {
+export interface SessionFeeds
+  extends Pick<SessionOrchestrator, 'follow' | 'forget'>,
+    Pick<UpdateHub, 'gets' | 'reached'> {
   /** Another instance has begun or ended a turn, or closed a session; undefined: any may have. */
   woken(key: string | undefined): void;
   /** Makes the instance whose updates come here store them, so that they can be read. */
   flush(key: string): Promise<void>;
+  /** Whether the updates of that session reach a connection from here, or will as soon as the session is found. */
+  follows(receiver: NotificationSink, session: { readonly key: string; readonly sessionId: string }): boolean;
   stop(): Promise<void>;
 }
 
@@ -26,7 +30,16 @@ interface SessionFeedsOptions {
   readonly owners: Pick<SessionOwners, 'find' | 'ofRow' | 'byKey' | 'isTaken'>;
   readonly hub: Pick<
     UpdateHub,
-    'publish' | 'subscribeAfter' | 'sentUpTo' | 'catchUp' | 'keepWhole' | 'isFollowed' | 'end'
+    | 'gets'
+    | 'reached'
+    | 'publish'
+    | 'subscribeAfter'
+    | 'sentUpTo'
+    | 'catchUp'
+    | 'keepWhole'
+    | 'isFollowed'
+    | 'followed'
+    | 'end'
   >;
   readonly updates: Pick<UpdateStore, 'lastSeq'>;
   readonly clock: Clock;
@@ -50,12 +63,18 @@ interface Feed {
   /** The instance that sends updates now. */
   source: { readonly target: RelayTarget; readonly session: SessionRow } | undefined;
   lastSeq: number;
+  /** Its session was followed here while it was served here, and is elsewhere now. */
+  readonly isAdopted: boolean;
   wake: () => void;
 }
 
 interface Waiting {
   readonly principal: Principal;
   readonly sessionId: string;
+  /** A connection that waits for a session gets it from its first update on. */
+  readonly afterSeq: number | undefined;
+  /** While its call to follow the session is under way, which knows from where on. */
+  isOpening: boolean;
 }
 
 /** Between two looks for the owner of a session that nobody sends updates of; messages make it sooner. */
@@ -74,7 +93,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   const stopped = new AbortController();
   let isLooking = false;
 
-  function open(session: SessionRow): Feed {
+  function open(session: SessionRow, isAdopted = false): Feed {
     const { key } = session;
     const known = feeds.get(key);
     if (known !== undefined) return known;
@@ -85,6 +104,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       ready,
       source: undefined,
       lastSeq: 0,
+      isAdopted,
       wake: () => undefined,
     };
     feeds.set(key, feed);
@@ -114,6 +134,8 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       if (session !== undefined && target !== undefined) await stream(feed, session, target, ready, signal);
       ready();
       if (signal.aborted) return;
+      // Those who follow a session that was here before are known to the hub alone.
+      if (feed.isAdopted && (target === undefined || !hub.isFollowed(feed.key))) return;
       // What the instance has stored until its end, and the end that others have stored for it.
       await catchUp(feed).catch(() => undefined);
       if (session?.closed_at !== null && session !== undefined) {
@@ -208,14 +230,22 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     }
   }
 
+  /** A session that is followed here, and was served here, may have been taken by another instance. */
+  async function adopt(key: string): Promise<void> {
+    if (feeds.has(key) || !hub.isFollowed(key)) return;
+    const session = await owners.byKey(key);
+    if (session === undefined || (await owners.ofRow(session)) === undefined) return;
+    if (hub.isFollowed(key)) open(session, true);
+  }
+
   /** Looks whether sessions that connections wait for have started elsewhere. */
   async function look(): Promise<void> {
     if (isLooking || waiting.size === 0) return;
     isLooking = true;
     try {
       for (const [receiver, waits] of [...waiting]) {
-        // A connection that waits for a session gets it from its first update on.
-        const place = await followElsewhere(waits, 0, receiver);
+        if (waits.isOpening) continue;
+        const place = await followElsewhere(waits, waits.afterSeq ?? 0, receiver);
         if (place === 'here') waiting.delete(receiver);
       }
     } finally {
@@ -229,9 +259,10 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
 
   return {
     async follow(principal, sessionId, afterSeq, receiver) {
-      const waits: Waiting = { principal, sessionId };
+      const waits: Waiting = { principal, sessionId, afterSeq, isOpening: true };
       waiting.set(receiver, waits);
       const place = await followElsewhere(waits, afterSeq, receiver);
+      waits.isOpening = false;
       if (place === 'elsewhere' || waiting.get(receiver) !== waits) return;
       if (place === 'here') waiting.delete(receiver);
       await sessions.follow(principal, sessionId, afterSeq, receiver);
@@ -242,12 +273,25 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       keysOf.delete(receiver);
       sessions.forget(receiver);
       closeUnused(keys);
+      closeUnused([...feeds.values()].filter(({ isAdopted }) => isAdopted).map(({ key }) => key));
     },
     woken(key) {
       for (const feed of key === undefined ? feeds.values() : [feeds.get(key)]) feed?.wake();
+      for (const one of key === undefined ? hub.followed() : [key]) void adopt(one).catch(onLookError);
       void look().catch(onLookError);
     },
     flush,
+    gets: hub.gets,
+    reached: hub.reached,
+    follows(receiver, { key, sessionId }) {
+      const isWaiting = waiting.get(receiver)?.sessionId === sessionId;
+      // It gets all of the session as soon as the session is found.
+      if (isWaiting) void look().catch(onLookError);
+      const feed = feeds.get(key);
+      if (feed === undefined || isWaiting) return isWaiting;
+      const wasHere = feed.source !== undefined && hub.sentUpTo(key, receiver) !== undefined;
+      return wasHere || keysOf.get(receiver)?.has(key) === true;
+    },
     async stop() {
       stopped.abort();
       waiting.clear();

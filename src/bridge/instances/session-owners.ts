@@ -1,4 +1,4 @@
-import { type Clock, pause } from '../../platform/clock/clock.ts';
+import { type Clock, pause, withinTime } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { ownersSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
 import { rawJson } from '../../platform/json-rpc/envelope.ts';
@@ -16,6 +16,7 @@ import type { SessionStore } from '../storage/session-store.ts';
 import { asClient } from '../team-work.ts';
 import { describeInstance } from './instance-registry.ts';
 import { ownError, type RelayClient, type RelayTarget } from './relay-call.ts';
+import type { SessionFeeds } from './session-feeds.ts';
 
 /** Finds the instance that has a session: the one that runs its turn, else one with the data directory that it was last in. */
 export interface SessionOwners {
@@ -96,6 +97,8 @@ export interface OwnerDispatchOptions {
   readonly stopped: AbortSignal;
   /** Whether a turn of that session runs or waits here: then nobody else has it. */
   isBusyHere(owner: string, sessionId: string): boolean;
+  /** Knows which connections get the updates of a session anyway, so that a call must not bring them once more. */
+  feeds(): Pick<SessionFeeds, 'follows' | 'gets' | 'reached'> | undefined;
   /** Ends the jobs that a call to end a session means, through the database. */
   endJobs(principal: Principal, method: string, name: { readonly sessionId: string }): Promise<unknown>;
   onFailure(failure: { readonly instance: string; readonly reason: string; readonly outcome: string }): void;
@@ -105,6 +108,8 @@ export interface OwnerDispatchOptions {
 const AGAIN_MS = 500;
 /** An instance that died is known to be dead, and its turns are ended, within twelve seconds. */
 const MAX_LOST_MS = 30_000;
+/** For updates that come another way than the result of their turn. */
+const MAX_LATE_MS = 2_000;
 
 /** What `viaOwner` needs of a call: how it is asked of another instance, and how it is served here. */
 export interface OwnedWork {
@@ -123,7 +128,9 @@ export type ViaOwner = (work: OwnedWork) => Promise<unknown>;
  * Serves a call where its session is: here, or on another instance, in one hop. Where the other instance says that it does not
  * have the session, or cannot be reached, the owner is looked up once more.
  */
-export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' | 'endJobs' | 'relay'>): ViaOwner {
+export function createViaOwner(
+  options: Pick<OwnerDispatchOptions, 'owners' | 'clock' | 'stopped' | 'onFailure'>,
+): ViaOwner {
   const { owners, clock, stopped, onFailure } = options;
   return async ({ find, ask, answered, here, repeat }) => {
     let lookups = 0;
@@ -168,10 +175,10 @@ export function createViaOwner(options: Omit<OwnerDispatchOptions, 'isBusyHere' 
 
 /** Relays calls about sessions of other instances, and passes all others to `dispatch`. */
 export function createOwnerDispatch(
-  options: OwnerDispatchOptions & { readonly viaOwner: ViaOwner },
+  options: Omit<OwnerDispatchOptions, 'onFailure'> & { readonly viaOwner: ViaOwner },
   dispatch: Dispatch<BridgeClient>,
 ): Dispatch<BridgeClient> {
-  const { owners, relay, stopped, isBusyHere, endJobs, viaOwner } = options;
+  const { owners, relay, clock, stopped, isBusyHere, endJobs, viaOwner } = options;
   const order = createCallOrder();
 
   function toOwner(call: MethodCall<BridgeClient>, sessionId: string): Promise<unknown> {
@@ -195,9 +202,20 @@ export function createOwnerDispatch(
     let { resume } = call.caller;
     let lastSeq = resume.afterSeq ?? 0;
     const isTurn = TURNS.has(method);
+    const { sink, stays } = call.caller;
+    let key = '';
+    const isFollowed = () => stays && sink !== undefined && options.feeds()?.follows(sink, { key, sessionId }) === true;
     return viaOwner({
-      find: () => owners.find(principal, sessionId, startsSession(method)),
-      answered: (result) => rawJson(JSON.stringify(result)),
+      async find() {
+        const row = await owners.find(principal, sessionId, startsSession(method));
+        key = row?.key ?? '';
+        return row;
+      },
+      async answered(result) {
+        const reached = sink !== undefined && isFollowed() ? options.feeds()?.reached(key, sink, lastSeq) : undefined;
+        if (reached !== undefined) await withinTime(clock, MAX_LATE_MS, reached, () => undefined);
+        return rawJson(JSON.stringify(result));
+      },
       here() {
         // From here on the sessions themselves keep the order.
         const answer = resume === call.caller.resume ? dispatch(call) : goOn(call, resume);
@@ -223,8 +241,10 @@ export function createOwnerDispatch(
             },
             async notified(name, params, eventId) {
               lastSeq = seqOf(params) ?? lastSeq;
+              if (isFollowed() || (stays && sink !== undefined && options.feeds()?.gets(key, sink, lastSeq) === false))
+                return;
               call.notify(name, rawJson(JSON.stringify(params ?? {})), eventId);
-              await call.caller.sink?.drained();
+              await sink?.drained();
             },
           },
           stopped,

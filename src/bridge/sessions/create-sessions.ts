@@ -123,7 +123,12 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     insertChunks: updates.insert,
     onLost: (count) => logger.error({ count }, 'updates of sessions could not be stored'),
   });
-  lease.onBeat(log.look);
+  lease.onBeat((wasLost) => {
+    log.look();
+    if (!wasLost) return;
+    // An agent that says nothing writes nothing, and would never find out that its session was taken.
+    for (const { key, turns: own } of table.all()) if (own.length > 0) void log.storeOwn(key, []);
+  });
   const flush = (key: string) => Promise.all([log.flush(), options.flushElsewhere?.(key)]);
   const replay = createReplay(flush, updates);
   const hub = createUpdateHub(replay, clock);
@@ -171,6 +176,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     clock,
     makeId,
     write,
+    insertUpdates: updates.insert,
     async readUpdate(key, seq) {
       const [chunk] = await updates.readAfter(key, seq - 1);
       return chunk?.updates.split('\n')[seq - chunk.first_seq];

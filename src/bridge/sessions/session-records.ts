@@ -1,11 +1,12 @@
 import type { Statement, StatementResult } from '../../platform/database/statement.ts';
-import { errorCode } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentEvent } from '../agents/agent-provider.ts';
 import { TENANT } from '../principal.ts';
 import type { TurnRow } from '../storage/bridge-schema.ts';
 import type { AuditStore, SessionPlace, SessionStore } from '../storage/session-store.ts';
 import type { TurnStore } from '../storage/turn-store.ts';
+import type { UpdateStore } from '../storage/update-store.ts';
 import type { SessionSummaries } from '../workbench/session-summaries.ts';
 import type { Beginning, LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
 import { placeOf, type SessionStates } from './session-state.ts';
@@ -64,12 +65,15 @@ export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'>
   readonly hub: UpdateHub;
   readonly instance: string;
   write(statements: readonly Statement[]): Promise<readonly StatementResult[]>;
+  readonly insertUpdates: UpdateStore['insert'];
   /** The text of one update, as it is stored. */
   readUpdate(sessionKey: string, seq: number): Promise<string | undefined>;
 }
 
 /** With fewer numbers left, updates would have to wait for the beginning of their turn. */
 const MIN_NUMBERS_LEFT = 64;
+/** To end a turn whose session another bridge may be taking. */
+const MAX_TRIES = 3;
 
 export function createSessionRecords(options: SessionRecordsOptions): SessionRecords {
   const { sessions, change, turns, audits, summaries, log, hub, instance, clock, makeId, write } = options;
@@ -121,17 +125,40 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     return promise;
   }
 
+  /** Ends a turn that nobody else has ended, with an update, as the bridge that takes a session does. */
+  async function endOpen(turnId: string, outcome: TurnOutcome): Promise<void> {
+    const status = 'failure' in outcome ? 'failed' : outcome.status;
+    for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+      const open = await turns.findOpen(turnId);
+      if (open === undefined) return;
+      const lastSeq = open.session.reserved_seq + 1;
+      const now = clock.now();
+      const updates = stageUpdate(JSON.parse(open.turn.base), stageOf(outcome), lastWords(outcome))(lastSeq);
+      const chunk = { session_key: open.session.key, first_seq: lastSeq, last_seq: lastSeq, at: now, updates };
+      const [update] = options.insertUpdates([chunk]);
+      if (update === undefined) return;
+      const ended = { id: turnId, status, outcome: outcomeText(outcome), lastSeq, now };
+      try {
+        return await turns.settleDead(open, ended, update);
+      } catch (error) {
+        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+      }
+    }
+  }
+
   async function concludeTaken(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void> {
-    const { key, stream } = session;
+    const { key } = session;
     try {
-      const status = 'failure' in outcome ? 'failed' : outcome.status;
-      const ended = { id: turn.id, status, outcome: outcomeText(outcome), lastSeq: stream.lastSeq(), now: clock.now() };
-      await write([turns.end(ended)]);
+      await endOpen(turn.id, outcome);
       const stored = await turns.outcomeOf(turn.id);
-      const text = stored === undefined ? undefined : await options.readUpdate(key, stored.last_seq);
-      if (stored !== undefined && text !== undefined) hub.publish(key, stored.last_seq, text);
-      turn.lastSeq = stored?.last_seq ?? 0;
-      turn.settle(stored?.outcome ?? ended.outcome);
+      if (stored === undefined) {
+        const reason = 'another instance has taken the session before the turn was stored';
+        throw new AppError('OWNER_UNREACHABLE', { reason, outcome: 'not_started' });
+      }
+      const text = await options.readUpdate(key, stored.last_seq);
+      if (text !== undefined) hub.publish(key, stored.last_seq, text);
+      turn.lastSeq = stored.last_seq;
+      turn.settle(stored.outcome);
     } catch (error) {
       turn.fail(error);
     }
@@ -252,7 +279,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       turn.firstSeq = session.stream.lastSeq() + 1;
       turn.isStored = true;
       turn.waitingBase = base;
-      void log.store([turns.add(turnRow(session, turn, 'queued', base))]).then(() => summaries.stored(session.key));
+      // Another bridge that has taken the session has ended its turns, and would not know of this one.
+      const row = turns.add(turnRow(session, turn, 'queued', base));
+      void log.storeOwn(session.key, [row]).then((isStored) => isStored && summaries.stored(session.key));
       session.stream.emit(stageUpdate(base, 'queued', 'The turn waits until others have ended.'));
     },
     async withdraw({ key, stream }, turn, base) {

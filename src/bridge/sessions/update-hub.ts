@@ -36,8 +36,11 @@ export type Replay = (
 export interface UpdateHub {
   /** `text` as it is stored. */
   publish(sessionKey: string, seq: number, text: string): void;
-  /** Does nothing when the receiver is subscribed already. */
-  subscribe(sessionKey: string, receiver: NotificationSink): void;
+  /**
+   * Does nothing when the receiver is subscribed already. `afterSeq`: it has all updates up to this number, the last one, and
+   * wants all that come after it.
+   */
+  subscribe(sessionKey: string, receiver: NotificationSink, afterSeq?: number): void;
   unsubscribe(sessionKey: string, receiver: NotificationSink): void;
   /** Subscribes with a past: first what came after a number, then all that follows. Resolves when the past was sent. */
   subscribeAfter(sessionKey: string, receiver: NotificationSink, afterSeq: number): Promise<void>;
@@ -55,6 +58,10 @@ export interface UpdateHub {
   /** Whether receivers get from the log what lies between their last update and the next: it may come from elsewhere. */
   keepWhole(sessionKey: string, isOn: boolean): void;
   isFollowed(sessionKey: string): boolean;
+  /** Notes that a receiver gets an update another way. False when it has that update. */
+  gets(sessionKey: string, receiver: NotificationSink, seq: number): boolean;
+  /** The sessions that are followed. */
+  followed(): readonly string[];
   /** The session is over: nobody is its client any more. */
   end(sessionKey: string): void;
   /** The connection is gone. */
@@ -218,7 +225,12 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
         beginGrace(subscription);
       }
     },
-    subscribe: (sessionKey, receiver) => void add(sessionKey, receiver),
+    subscribe(sessionKey, receiver, afterSeq) {
+      const subscription = add(sessionKey, receiver);
+      if (afterSeq === undefined) return;
+      subscription.sentUpTo = Math.max(subscription.sentUpTo, afterSeq);
+      subscription.hasPast = true;
+    },
     unsubscribe,
     async subscribeAfter(sessionKey, receiver, afterSeq) {
       const subscription = add(sessionKey, receiver);
@@ -255,6 +267,14 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       else whole.delete(sessionKey);
     },
     isFollowed: (sessionKey) => bySession.has(sessionKey),
+    gets(sessionKey, receiver, seq) {
+      const subscription = bySession.get(sessionKey)?.get(receiver);
+      if (subscription === undefined) return true;
+      if (seq <= subscription.sentUpTo) return false;
+      noteSent(subscription, seq);
+      return true;
+    },
+    followed: () => [...bySession.keys()],
     end(sessionKey) {
       for (const receiver of bySession.get(sessionKey)?.keys() ?? []) unsubscribe(sessionKey, receiver);
     },

@@ -50,15 +50,28 @@ interface UpdateLogOptions {
 }
 
 type LogItem =
-  | { readonly kind: 'update'; readonly sessionKey: string; readonly seq: number; readonly text: string }
+  | {
+      readonly kind: 'update';
+      readonly order: number;
+      readonly sessionKey: string;
+      readonly seq: number;
+      readonly text: string;
+    }
   | {
       readonly kind: 'statements';
+      readonly order: number;
       /** Undefined: written no matter which bridge has the session. */
       readonly sessionKey: string | undefined;
       readonly statements: readonly Statement[];
       readonly done: (isStored: boolean) => void;
     }
-  | { readonly kind: 'first'; readonly sessionKey: undefined; readonly part: FirstPart; readonly done: () => void };
+  | {
+      readonly kind: 'first';
+      readonly order: number;
+      readonly sessionKey: undefined;
+      readonly part: FirstPart;
+      readonly done: () => void;
+    };
 
 /** What goes first. All of it is called for each try. */
 interface FirstPart {
@@ -80,6 +93,10 @@ const CHUNK_LENGTH = 64 * 1024;
 export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
   const { clock, fence, insertChunks, write, onLost } = options;
   let length = 0;
+  /** Of the last item. */
+  let order = 0;
+  /** Up to where items of a session are out of date: another bridge has taken it since. It may be here again by now. */
+  const outdated = new Map<string, number>();
   let listeners: (() => void)[] = [];
 
   const batcher = createBatcher<LogItem>({
@@ -91,17 +108,29 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
     async write(batch) {
       const parts = batch.flatMap((item) => (item.kind === 'first' ? item.part : []));
       for (const part of parts) part.taken();
-      const taken = await writeBatch(batch).catch((error: unknown) => {
+      const fresh = batch.filter((item) => !isOutdated(item));
+      const taken = await writeBatch(fresh).catch((error: unknown) => {
         for (const part of parts) part.failed(error);
         throw error;
       });
       for (const item of batch) {
         if (item.kind === 'update') length -= item.text.length;
-        else item.done(item.sessionKey === undefined || !taken.has(item.sessionKey));
+        else item.done(item.sessionKey === undefined || !(taken.has(item.sessionKey) || isOutdated(item)));
       }
+      const last = batch.at(-1)?.order ?? 0;
+      for (const [key, upTo] of outdated) if (upTo <= last) outdated.delete(key);
       if (listeners.length > 0 && hasRoom()) tellListeners();
     },
   });
+
+  function isOutdated({ sessionKey, order: own }: LogItem): boolean {
+    return sessionKey !== undefined && own <= (outdated.get(sessionKey) ?? 0);
+  }
+
+  const next = () => {
+    order += 1;
+    return order;
+  };
 
   /** Resolves with the sessions that another bridge has: nothing of them was written. */
   async function writeBatch(batch: readonly LogItem[]): Promise<ReadonlySet<string>> {
@@ -116,7 +145,10 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
       for (const [sessionKey, items] of groups) {
         if (sessionKey !== undefined && !(await writeOwn(fence, sessionKey, items))) taken.add(sessionKey);
       }
-      for (const sessionKey of taken) fence.onTaken(sessionKey);
+      for (const sessionKey of taken) {
+        outdated.set(sessionKey, order);
+        fence.onTaken(sessionKey);
+      }
     }
     return taken;
   }
@@ -163,21 +195,21 @@ export function createUpdateLog(options: UpdateLogOptions): UpdateLog {
   return {
     update(sessionKey, seq, text) {
       length += text.length;
-      batcher.add({ kind: 'update', sessionKey, seq, text });
+      batcher.add({ kind: 'update', order: next(), sessionKey, seq, text });
     },
     store(statements) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      batcher.add({ kind: 'statements', sessionKey: undefined, statements, done: () => resolve() });
+      batcher.add({ kind: 'statements', order: next(), sessionKey: undefined, statements, done: () => resolve() });
       return promise;
     },
     storeOwn(sessionKey, statements) {
       const { promise, resolve } = Promise.withResolvers<boolean>();
-      batcher.add({ kind: 'statements', sessionKey, statements, done: resolve });
+      batcher.add({ kind: 'statements', order: next(), sessionKey, statements, done: resolve });
       return promise;
     },
     storeFirst(part) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      batcher.add({ kind: 'first', sessionKey: undefined, part, done: resolve });
+      batcher.add({ kind: 'first', order: next(), sessionKey: undefined, part, done: resolve });
       return promise;
     },
     flush: batcher.flush,

@@ -39,6 +39,8 @@ export interface TurnStore {
   prompts(sessionKey: string, limit: number): Promise<readonly Pick<TurnRow, 'id' | 'prompt'>[]>;
   /** How a turn ended; undefined while it has not. */
   outcomeOf(id: string): Promise<Pick<TurnRow, 'outcome' | 'last_seq'> | undefined>;
+  /** A turn that has not ended, with its session. */
+  findOpen(id: string): Promise<DeadTurn | undefined>;
   /** Open turns of instances that are not this one and not among those that live, oldest first. */
   findDead(own: string, deadAfterMs: number | undefined, limit: number): Promise<readonly DeadTurn[]>;
   /** Fails with STORAGE_CONFLICT when another instance has done it. */
@@ -148,6 +150,15 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
         const session = byKey.get(turn.session_key);
         return session === undefined ? [] : [{ turn, session }];
       });
+    },
+    async findOpen(id) {
+      const { query } = database;
+      const open = query.selectFrom('turns').selectAll().where('id', '=', id).where('ended_at', 'is', null);
+      const [turn] = await database.readKeyed(open.compile());
+      if (turn === undefined) return undefined;
+      const itsSession = query.selectFrom('sessions').selectAll().where('key', '=', turn.session_key);
+      const [session] = await database.readKeyed(itsSession.compile());
+      return session && { turn, session };
     },
     async settleDead({ turn, session }, ended, update) {
       const { query } = database;
