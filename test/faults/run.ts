@@ -17,6 +17,7 @@ import { limitsFaults } from './limits/limit-faults.ts';
 import { meteringFaults } from './metering/kill-cycles.ts';
 import { restartsFaults } from './restarts/rolling-restarts.ts';
 import { sessionsFaults } from './sessions/kill-cycles.ts';
+import { instancesScenario } from './simulation/bridge/instances-scenario.ts';
 import { simulationFaults } from './simulation/simulation.ts';
 import { slowFaults } from './slow/slow-peers.ts';
 import { soakFaults } from './soak/steady-load.ts';
@@ -47,6 +48,8 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   clock: { run: clockFaults, cycles: 8 },
   // Seeds, one after the other from the one that is given.
   simulation: { run: simulationFaults(), cycles: 1000 },
+  // The scenario with several instances alone.
+  instances: { run: simulationFaults([instancesScenario]), cycles: 10_000 },
   accounts: { run: accountsFaults, cycles: 10 },
   timing: { run: timingFaults, cycles: 200 },
   sessions: { run: sessionsFaults, cycles: 100 },

@@ -18,6 +18,20 @@ const FOUND = [
   ['permissions', 19],
   // A new password forgets the guesses at the old one, wherever they came from.
   ['accounts', 154],
+  // A turn that waited was stored after its session was taken, and ended without an update.
+  ['instances', 16],
+  ['instances', 21],
+  // A connection that asked for the end of a session while a wake-up came got all of it once more.
+  ['instances', 28],
+  // What was written about a session before it was taken was stored when the session was back.
+  ['instances', 157],
+  // The updates of a relayed call came over the same connection twice.
+  ['instances', 175],
+  ['instances', 1024],
+  // An agent that said nothing never learned that its session was taken, and a call to cancel it met nobody else.
+  ['instances', 207],
+  // Who followed a session that another instance took heard no more of it.
+  ['instances', 223],
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],

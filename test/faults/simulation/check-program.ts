@@ -9,16 +9,17 @@ const ENDS = ['stopped', 'kill', 'over'];
 /** What must hold for every part of the program, whatever it does. */
 export function checkProgram(events: readonly { readonly kind: string }[], { fails, isSlow }: StoreManners): string[] {
   const known = events as readonly ProgramEvent[];
+  const wasAway = events.some(({ kind }) => kind === 'outage');
   return known.flatMap((event, index) => {
     switch (event.kind) {
       case 'unexpected':
         return [`a fault of the program: ${event.error}`];
       case 'not-started':
-        return fails === 0 ? [`it did not start: ${event.code}`] : [];
+        return fails === 0 && !wasAway ? [`it did not start: ${event.code}`] : [];
       case 'stop': {
         const end = known.slice(index).find(({ kind }) => ENDS.includes(kind));
         const ms = (end?.at ?? Number.POSITIVE_INFINITY) - event.at;
-        return ms > MAX_STOP_MS && fails + isSlow === 0 ? [`it took ${ms} ms to stop`] : [];
+        return ms > MAX_STOP_MS && fails + isSlow === 0 && !wasAway ? [`it took ${ms} ms to stop`] : [];
       }
       default:
         return [];
@@ -29,5 +30,12 @@ export function checkProgram(events: readonly { readonly kind: string }[], { fai
 /** How often it was started, killed, and stopped in good order. */
 export function programCounts(events: readonly { readonly kind: string }[]): Record<string, number> {
   const count = (wanted: string) => events.filter(({ kind }) => kind === wanted).length;
-  return { starts: count('ready'), kills: count('kill'), 'stops in good order': count('stopped') };
+  const [freezes, outages] = [count('freeze'), count('outage')];
+  return {
+    starts: count('ready'),
+    kills: count('kill'),
+    'stops in good order': count('stopped'),
+    ...(freezes > 0 && { freezes }),
+    ...(outages > 0 && { outages }),
+  };
 }

@@ -14,11 +14,16 @@ export interface MemoryFile {
   /** All or nothing. */
   executeAll(statements: readonly Runnable[]): StatementResult[];
   look<Row>(sql: string): Row[];
+  /** What PostgreSQL would say to `clock_timestamp()`. */
+  tellTime(now: () => number): void;
 }
 
 interface KeptFile extends MemoryFile {
   empty(): void;
 }
+
+/** The time of the database in milliseconds, as instances that share one ask for it. */
+const POSTGRES_TIME = '(extract(epoch from clock_timestamp()) * 1000)::bigint';
 
 const files = new WeakMap<DatabaseDefinition['migrations'], KeptFile>();
 
@@ -35,6 +40,8 @@ function createMemoryFile(migrations: DatabaseDefinition['migrations']): KeptFil
   for (const { statements } of planMigrations('sqlite', migrations)) {
     for (const { sql, parameters } of statements) file.prepare(sql).run(...(parameters as SQLInputValue[]));
   }
+  let time = () => 0;
+  file.function('database_ms', () => time());
   const look = <Row>(sql: string) => file.prepare(sql).all() as Row[];
   const tables = look<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'table'");
   const deletions = tables.map(({ name }) => `DELETE FROM "${name}";`).join('');
@@ -43,7 +50,7 @@ function createMemoryFile(migrations: DatabaseDefinition['migrations']): KeptFil
   function prepare(sql: string) {
     const known = prepared.get(sql);
     if (known !== undefined) return known;
-    const statement = file.prepare(sql);
+    const statement = file.prepare(sql.replaceAll(POSTGRES_TIME, 'database_ms()'));
     const made = { statement, givesRows: statement.columns().length > 0 };
     prepared.set(sql, made);
     return made;
@@ -75,6 +82,9 @@ function createMemoryFile(migrations: DatabaseDefinition['migrations']): KeptFil
       }
     },
     look,
+    tellTime(now) {
+      time = now;
+    },
     empty: () => file.exec(`BEGIN; PRAGMA defer_foreign_keys = ON; ${deletions} COMMIT`),
   };
 }

@@ -13,6 +13,8 @@ export interface PlayedProgram<Part> {
   crash(): void;
   /** Stops it in good order; it starts again by itself. */
   restart(): void;
+  /** Stops it as SIGSTOP does, for so long; calls that arrive wait. */
+  freeze(ms: number): void;
   /** The run is over: from now on nothing happens. */
   end(): void;
 }
@@ -33,7 +35,7 @@ export interface CallTimes {
 
 /** What it goes through. */
 export type ProgramEvent =
-  | { readonly kind: 'start' | 'ready' | 'kill' | 'stop' | 'over'; readonly at: number }
+  | { readonly kind: 'start' | 'ready' | 'kill' | 'stop' | 'over' | 'freeze'; readonly at: number }
   /** It could not start, as when the store is away. */
   | { readonly kind: 'not-started'; readonly at: number; readonly code: string }
   | { readonly kind: 'stopped'; readonly at: number; readonly ms: number }
@@ -44,6 +46,8 @@ export interface PlayedProgramOptions<Part> {
   readonly clock: Clock;
   /** So long a stop waits for the calls under way; it takes no new ones. 0 where it does that itself. */
   readonly drainMs: number;
+  /** How far the wall clock of its machine is ahead; not at all unless it is said. */
+  readonly aheadMs?: number;
   open(process: PlayedProcess): Promise<Part>;
   /** In good order. */
   close(part: Part): Promise<void>;
@@ -54,14 +58,14 @@ const RESTART_MS = 1000;
 const DRAIN_STEP_MS = 100;
 
 export function startPlayedProgram<Part>(options: PlayedProgramOptions<Part>): PlayedProgram<Part> {
-  const { clock, note } = options;
-  let process = startPlayedProcess(clock);
+  const { clock, note, aheadMs = 0 } = options;
+  let process = startPlayedProcess(clock, aheadMs);
   let part: Part | undefined;
   let isStopping = false;
   let underWay = new Set<() => void>();
 
   function start(): void {
-    const own = startPlayedProcess(clock);
+    const own = startPlayedProcess(clock, aheadMs);
     process = own;
     note({ kind: 'start', at: clock.monotonic() });
     options.open(own).then(
@@ -111,7 +115,9 @@ export function startPlayedProgram<Part>(options: PlayedProgramOptions<Part>): P
       const times = () => ({ startedAt, endedAt: clock.monotonic() });
       const lost = () => onEnd({ ...times(), outcome: 'unknown' });
       calls.add(lost);
-      call(part).then(
+      const called = part;
+      const answer = own.isFrozen() ? own.awake().then(() => call(called)) : call(called);
+      answer.then(
         (told) => {
           if (own.isAlive() && calls.delete(lost)) onEnd({ ...times(), outcome: 'ok', told });
         },
@@ -145,6 +151,13 @@ export function startPlayedProgram<Part>(options: PlayedProgramOptions<Part>): P
           note({ kind: 'stopped', at: clock.monotonic(), ms: clock.monotonic() - startedAt });
           die();
         });
+    },
+    freeze(ms) {
+      if (part === undefined) return;
+      const own = process;
+      note({ kind: 'freeze', at: clock.monotonic() });
+      own.freeze();
+      clock.after(ms, own.thaw);
     },
     end() {
       note({ kind: 'over', at: clock.monotonic() });

@@ -1,4 +1,4 @@
-import { pause } from '../../../src/platform/clock/clock.ts';
+import { type Clock, pause } from '../../../src/platform/clock/clock.ts';
 import type { Database, Transaction } from '../../../src/platform/database/database.ts';
 import { createQueryBuilder, isSelect } from '../../../src/platform/database/kysely-dialect.ts';
 import type { DatabaseDefinition } from '../../../src/platform/database/migrations.ts';
@@ -13,6 +13,8 @@ import type { PlayedProcess } from './played-process.ts';
 export interface StoreManners {
   readonly fails: number;
   readonly isSlow: number;
+  /** Nothing is done, for anybody. */
+  readonly isAway?: boolean;
 }
 
 /** A database that outlives the processes which use it. */
@@ -30,6 +32,8 @@ interface Fate {
   /** Nothing was done; or all was, and the answer is lost. */
   readonly failure: 'before' | 'after' | undefined;
   readonly code: ErrorCode;
+  /** The statements have left the process: they are done though it is frozen, and it gets the answer later. */
+  readonly isSent: boolean;
 }
 
 const GOOD: StoreManners = { fails: 0, isSlow: 0 };
@@ -46,8 +50,14 @@ export function isOfStore(code: string | null | undefined): boolean {
 /** A new one each time: one for all would keep everything that ever waited for it. */
 const never = () => new Promise<never>(() => undefined);
 
-export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance: Chance): PlayedStore<Schema> {
+/** `shared`: the clock of a database that several processes share, as only PostgreSQL can be. */
+export function createPlayedStore<Schema>(
+  definition: DatabaseDefinition,
+  chance: Chance,
+  shared?: Clock,
+): PlayedStore<Schema> {
   const file = emptyMemoryFile(definition);
+  if (shared !== undefined) file.tellTime(shared.now);
   let manners = GOOD;
 
   function chooseFate(isWrite: boolean): Fate {
@@ -55,12 +65,16 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
       if (chance.happens(manners.isSlow)) return chance.between(0, SLOWEST_MS);
       return chance.happens(0.5) ? 0 : chance.between(1, USUAL_MS);
     };
+    if (manners.isAway === true)
+      return { beforeMs: 0, afterMs: 0, failure: 'before', code: 'STORAGE_UNAVAILABLE', isSent: false };
     const beforeMs = takes();
     const afterMs = isWrite && chance.happens(0.3) ? takes() : 0;
-    if (!chance.happens(manners.fails)) return { beforeMs, afterMs, failure: undefined, code: 'INTERNAL_ERROR' };
+    const isSent = shared !== undefined && chance.happens(0.5);
+    const times = { beforeMs, afterMs, isSent };
+    if (!chance.happens(manners.fails)) return { ...times, failure: undefined, code: 'INTERNAL_ERROR' };
     const isDone = isWrite && chance.happens(0.5);
     const code = isDone || !isWrite ? 'STORAGE_UNAVAILABLE' : chance.pick(REFUSALS);
-    return { beforeMs, afterMs, failure: isDone ? 'after' : 'before', code };
+    return { ...times, failure: isDone ? 'after' : 'before', code };
   }
 
   /** Does the work when its time has come, unless its process has died by then. */
@@ -86,13 +100,19 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
     }
   }
 
-  async function play<Result>({ clock, isAlive }: PlayedProcess, fate: Fate, work: () => Result): Promise<Result> {
-    if (fate.beforeMs > 0) await pause(clock, fate.beforeMs);
+  async function play<Result>(process: PlayedProcess, fate: Fate, work: () => Result): Promise<Result> {
+    const { clock, isAlive } = process;
+    if (fate.beforeMs > 0) await pause(fate.isSent ? (shared ?? clock) : clock, fate.beforeMs);
     if (!isAlive()) return never();
-    if (fate.failure === 'before') throw new AppError(fate.code);
+    if (!fate.isSent && process.isFrozen()) await process.awake();
+    if (fate.failure === 'before') {
+      if (process.isFrozen()) await process.awake();
+      throw new AppError(fate.code);
+    }
     while (open !== undefined) await open;
     const result = work();
     if (fate.afterMs > 0) await pause(clock, fate.afterMs);
+    if (process.isFrozen()) await process.awake();
     if (fate.failure === 'after') throw new AppError(fate.code);
     return result;
   }
@@ -116,7 +136,7 @@ export function createPlayedStore<Schema>(definition: DatabaseDefinition, chance
     const notPlayed = () => Promise.reject(new Error('this is not played'));
     return {
       name: definition.name,
-      engine: 'sqlite',
+      engine: shared === undefined ? 'sqlite' : 'postgres',
       query,
       statement: (build) => compileStatement(query, build),
       // In the program it is a read in its own thread, which takes no time.

@@ -1,6 +1,7 @@
 import { countFigure, type FaultFigure, type FaultSuite, neverFigure } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { accountsScenario } from './accounts/accounts-scenario.ts';
+import { instancesScenario } from './bridge/instances-scenario.ts';
 import { jobsScenario } from './bridge/jobs-scenario.ts';
 import { permissionsScenario } from './bridge/permissions-scenario.ts';
 import { sessionsScenario } from './bridge/sessions-scenario.ts';
@@ -10,6 +11,7 @@ import type { PlayedRun, Scenario } from './scenario.ts';
 export const SCENARIOS: readonly Scenario[] = [
   jobsScenario,
   sessionsScenario,
+  instancesScenario,
   permissionsScenario,
   attemptsScenario,
   accountsScenario,

@@ -13,8 +13,16 @@ import type { SessionsAtTheEnd, SessionsEvent } from './session-events.ts';
 
 const ENDS = ['completed', 'failed', 'cancelled'];
 
-/** Judges a run by its log and by what there is at its end. */
-export function checkSessions(events: readonly SessionsEvent[], atTheEnd: SessionsAtTheEnd): string[] {
+/**
+ * Judges a run by its log and by what there is at its end. Of several instances each reserves numbers of its own, and one that is asked
+ * about a call that another has yet to begin does not know the call.
+ */
+export function checkSessions(
+  given: readonly SessionsEvent[],
+  atTheEnd: SessionsAtTheEnd,
+  instances: 'one' | 'several' = 'one',
+): string[] {
+  const events = instances === 'one' ? given : given.filter((event, index) => !isTooEarly(given, event, index));
   const setUp = events.find((event) => event.kind === 'set-up') ?? { fails: 0, isSlow: 0 };
   const { unanswered, ...all } = atTheEnd;
   // Of a closed session only the last number is left.
@@ -36,9 +44,14 @@ export function checkSessions(events: readonly SessionsEvent[], atTheEnd: Sessio
     ...checkSeenEnds(ofOpen, open),
     ...checkReasons(events, open, setUp.fails),
     ...checkContinuations(ofOpen),
-    ...(setUp.fails === 0 && !wasEnded(events) ? checkGaps(open) : []),
+    ...(setUp.fails === 0 && !wasEnded(events) && instances === 'one' ? checkGaps(open) : []),
     ...(unanswered === 0 ? [] : [`${unanswered} calls were never answered`]),
   ];
+}
+
+function isTooEarly(events: readonly SessionsEvent[], event: SessionsEvent, index: number): boolean {
+  if (event.kind !== 'repeat' || event.code !== 'RESUME_NOT_FOUND') return false;
+  return !events.slice(0, index).some((one) => one.kind === 'run' && one.prompt === event.prompt);
 }
 
 export function countsOf(events: readonly SessionsEvent[]): Record<string, number> {
@@ -82,7 +95,7 @@ function operationsOf(events: readonly SessionsEvent[], { turns }: StoredSession
 }
 
 function wasEnded(events: readonly SessionsEvent[]): boolean {
-  return events.some(({ kind }) => kind === 'kill' || kind === 'stop');
+  return events.some(({ kind }) => ['kill', 'stop', 'freeze', 'outage'].includes(kind));
 }
 
 /** The end of a turn is stored before anybody sees it. */

@@ -46,6 +46,15 @@ export interface PlayedSessionsOptions {
   readonly agents: readonly AgentProvider[];
   /** How long questions of agents wait for people. Absent: the agents ask nothing. */
   readonly permissionTimeoutMs?: number;
+  /** Where several bridges share the database. */
+  readonly shared?: SharedParts;
+}
+
+export interface SharedParts {
+  /** The name of its data directory. */
+  readonly home: string;
+  flushElsewhere(sessionKey: string): Promise<void>;
+  tellOthers(sessionKey: string): void;
 }
 
 export interface PlayedBridgeOptions extends PlayedSessionsOptions {
@@ -78,21 +87,23 @@ const LIMITS = {
 };
 
 /** What `createBridge` makes before it comes to jobs, in the same order. */
-async function openParts({
+export async function openParts({
   database,
   clock,
   makeId,
   logger,
   agents,
   permissionTimeoutMs: timeoutMs,
+  shared,
 }: PlayedSessionsOptions) {
   const instance = await registerInstance({
     store: createInstanceStore(database),
     clock,
     id: makeId('ins_'),
     version: '0',
-    address: () => 'played',
-    isShared: false,
+    address: () => 'http://played',
+    ...(shared !== undefined && { home: shared.home }),
+    isShared: shared !== undefined,
     onMissedBeat: () => undefined,
     onClockDifference: () => undefined,
   });
@@ -121,6 +132,7 @@ async function openParts({
     directories,
     instance: instance.id,
     lease: instance.lease,
+    ...shared,
     retention: { events: 0, audit: 0 },
     clock,
     makeId,

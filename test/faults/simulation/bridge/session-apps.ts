@@ -2,7 +2,7 @@ import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import type { SessionResult } from '../../../../src/bridge/contract/session.ts';
 import { MAIN } from '../../../../src/bridge/principal.ts';
 import type { NotificationSink } from '../../../../src/bridge/sessions/update-hub.ts';
-import { toJsonText } from '../../../../src/platform/json-rpc/envelope.ts';
+import { type RawJson, toJsonText } from '../../../../src/platform/json-rpc/envelope.ts';
 import { readUpdate } from '../../sessions/stored-sessions.ts';
 import type { Chance } from '../chance.ts';
 import type { Ended, PlayedProgram } from '../played-program.ts';
@@ -13,8 +13,8 @@ import type { SessionsEvent } from './session-events.ts';
 export interface SessionApps {
   /** One of them does something; nobody waits for it. */
   act(): void;
-  /** All connections are gone. */
-  lose(): void;
+  /** All connections to it are gone. */
+  lose(from: PlayedProgram<PlayedSessions>): void;
   /** Everything that may go on for ever is cancelled. */
   cancelAll(): void;
   /** Those who are not connected come back, for what they have missed. */
@@ -23,12 +23,14 @@ export interface SessionApps {
 
 export interface SessionAppsOptions {
   readonly chance: Chance;
+  /** Where the next call or connection goes. */
   readonly bridge: () => PlayedProgram<PlayedSessions>;
   now(): number;
   note(event: SessionsEvent): void;
 }
 
 interface Connection {
+  readonly to: PlayedProgram<PlayedSessions>;
   readonly name: string;
   readonly receiver: NotificationSink;
   /** The bridge has said that it knows of it. */
@@ -42,6 +44,13 @@ interface MadeCall {
   /** The last number that its client knew then. */
   readonly seqBefore: number;
   readonly idempotencyKey: string;
+}
+
+interface SentCall {
+  readonly app: SessionApp;
+  readonly call: MadeCall;
+  readonly client: BridgeClient;
+  readonly to: PlayedProgram<PlayedSessions>;
 }
 
 /** One session with its one app, which comes back with the last number that it has seen. */
@@ -75,10 +84,11 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
   let connections = 0;
 
   /** `app`: whose own connection it is; the others only hear one call. */
-  function open(session: string, afterSeq: number, app?: SessionApp): Connection {
+  function open(to: PlayedProgram<PlayedSessions>, session: string, afterSeq: number, app?: SessionApp): Connection {
     connections += 1;
     const name = `${session}/${connections}`;
     const connection: Connection = {
+      to,
       name,
       receiver: {
         update(params, seq) {
@@ -89,7 +99,10 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
         // Any update may be the one that is too much: the rest is then read from the store.
         isBehind: () => chance.happens(0.1),
         drained: async () => connection.isOpen,
-        lost: () => undefined,
+        // The bridge closes the connection, and the app comes back.
+        lost() {
+          if (app?.connection === connection) disconnect(app);
+        },
       },
       isFollowing: false,
       isOpen: true,
@@ -99,11 +112,12 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
   }
 
   function connect(app: SessionApp): void {
-    if (app.connection !== undefined || !bridge().isRunning()) return;
+    const to = bridge();
+    if (app.connection !== undefined || !to.isRunning()) return;
     const { session, lastSeq } = app;
-    const connection = open(session, lastSeq, app);
+    const connection = open(to, session, lastSeq, app);
     app.connection = connection;
-    bridge().ask(
+    to.ask(
       ({ orchestrator }) => orchestrator.follow(MAIN, session, lastSeq, connection.receiver),
       ({ outcome }) => {
         connection.isFollowing = outcome === 'ok';
@@ -117,7 +131,7 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     if (connection === undefined) return;
     app.connection = undefined;
     connection.isOpen = false;
-    bridge().ask(
+    connection.to.ask(
       async ({ orchestrator }) => orchestrator.forget(connection.receiver),
       () => undefined,
     );
@@ -137,10 +151,11 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     const client: BridgeClient = isSocket
       ? { caller, sink: connection.receiver, stays: true, resume: NO_RESUME }
       : requestOf({ ...NO_RESUME, idempotencyKey: call.idempotencyKey });
-    if (!bridge().isRunning()) return;
+    const to = isSocket ? connection.to : bridge();
+    if (!to.isRunning()) return;
     app.calls.push(call);
     app.mustStart = false;
-    send(app, call, client, 'turn', 0);
+    send({ app, call, client, to }, 'turn', 0);
   }
 
   /** The same call once more, from any number that its client had then. */
@@ -151,7 +166,7 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     // With a key alone, a call that came to nothing is a new one.
     const afterSeq = idempotencyKey === '' ? chance.between(0, seqBefore) : undefined;
     const resume = { idempotencyKey, afterSeq };
-    send(app, call, requestOf(resume), 'repeat', afterSeq ?? 0);
+    send({ app, call, client: requestOf(resume), to: bridge() }, 'repeat', afterSeq ?? 0);
   }
 
   /** A request whose answer is a stream; `send` says what hears its updates. */
@@ -160,24 +175,36 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     return { caller, sink: { ...stream, update: () => undefined }, stays: false, resume };
   }
 
-  function send(app: SessionApp, call: MadeCall, client: BridgeClient, kind: 'turn' | 'repeat', after: number): void {
-    if (!bridge().isRunning()) return;
+  function send({ app, call, client, to }: SentCall, kind: 'turn' | 'repeat', after: number): void {
+    if (!to.isRunning()) return;
     const { session } = app;
     const { method, prompt } = call;
     const params = { sessionId: session, taskPrompt: prompt };
-    const heard = client.stays ? undefined : open(session, after);
+    const heard = client.stays ? undefined : open(to, session, after);
     const sink =
       heard === undefined || client.sink === undefined
         ? client.sink
         : { ...client.sink, update: heard.receiver.update };
-    const made = callOf({ ...client, sink }, { params, id: prompt });
-    bridge().ask(
+    const made = callOf(
+      { ...client, sink },
+      {
+        params,
+        id: prompt,
+        // What another instance has sent to the one that was asked.
+        notify(_name, update) {
+          const params = update as RawJson;
+          sink?.update(params, Number((JSON.parse(params.text) as { readonly seq: number }).seq));
+        },
+      },
+    );
+    to.ask(
       ({ sessionCalls }) => sessionCalls.turn(method, params, made),
       ({ outcome, code, told }) => {
         if (heard !== undefined) heard.isOpen = false;
         if (code === 'SESSION_CONTINUATION_UNAVAILABLE') app.mustStart = true;
         // After an error of the store the turn may have begun: an agent is asked while the beginning of its turn is being stored.
-        const common = { session, prompt, outcome: isOfStore(code) ? ('unknown' as const) : outcome };
+        const isUnknown = isOfStore(code) || code === 'OWNER_UNREACHABLE';
+        const common = { session, prompt, outcome: isUnknown ? ('unknown' as const) : outcome };
         const result = told === undefined ? undefined : (JSON.parse(toJsonText(told)) as SessionResult);
         const rest = {
           ...(code !== undefined && { code }),
@@ -210,9 +237,10 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
       ]);
       act(app);
     },
-    lose() {
+    lose(from) {
       for (const app of apps) {
-        if (app.connection !== undefined) app.connection.isOpen = false;
+        if (app.connection?.to !== from) continue;
+        app.connection.isOpen = false;
         app.connection = undefined;
       }
     },

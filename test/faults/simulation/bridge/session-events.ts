@@ -20,6 +20,8 @@ export type SessionsEvent =
   | RunEvent
   | ClientEvent
   | StopEvent
+  /** The database is away for all instances. */
+  | { readonly kind: 'outage'; readonly at: number }
   | ({ readonly kind: 'set-up' } & StoreManners);
 
 /** What there is at the end. */

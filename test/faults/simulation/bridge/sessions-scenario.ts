@@ -32,7 +32,7 @@ export const sessionsScenario: Scenario = {
       clock,
       note(event: ProgramEvent) {
         note(event);
-        if (event.kind === 'kill' || event.kind === 'stopped') apps.lose();
+        if (event.kind === 'kill' || event.kind === 'stopped') apps.lose(bridge);
       },
       open: (process) =>
         openPlayedSessions({
