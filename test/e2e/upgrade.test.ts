@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
+import { Client } from 'pg';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import { bridgeMigrations } from '../../src/bridge/storage/bridge-migrations.ts';
 import { completionsMigrations } from '../../src/completions/storage/completions-migrations.ts';
@@ -46,6 +47,19 @@ test('the data of release 0.1.0 is served by this one: PostgreSQL', async (t) =>
       await engine.close();
     }
   }
+  const client = new Client({ connectionString: postgres.url });
+  await client.connect();
+  // An instance of 0.1.0 that runs: it has no fence, so that both versions at the same time would lose what is stored.
+  const beat =
+    "INSERT INTO bridge.instances (id, version, address, started_at, heartbeat_at) VALUES ('ins_old', '0.1.0', '', $1, $1)";
+  // Ahead, so that a slow start still finds it fresh.
+  await client.query(beat, [Date.now() + 120_000]);
+  const args = ['serve', '--data-dir', await temporaryFolder(t), '--listen', '127.0.0.1:0', '--database', postgres.url];
+  const { code, stderr } = await runProgram(args, { environment: { TRESTLE_SECRET_KEY: await fixtureSecretKey() } });
+  assert.notEqual(code, 0);
+  assert.match(stderr, /in use by instances of an older version: .*ins_old/);
+  await client.query("UPDATE bridge.instances SET heartbeat_at = $1 WHERE id = 'ins_old'", [Date.now() - 60_000]);
+  await client.end();
   await checkUpgraded(await startUpgraded(t, await temporaryFolder(t), ['--database', postgres.url]));
 });
 

@@ -226,6 +226,8 @@ export const bridgeMigrations: readonly Migration[] = [
   },
   {
     id: '0008-jobs-wait-in-sessions',
+    // Version 0.1.0 writes without a fence: what it writes about a session that another instance has taken would count.
+    inUse: `SELECT id FROM instances WHERE heartbeat_at > (extract(epoch from clock_timestamp()) * 1000)::bigint - 10000`,
     statements: ({ schema }) => [
       // Owners take turns, and so do the agents of an owner.
       schema.dropIndex('jobs_waiting'),

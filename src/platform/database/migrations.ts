@@ -18,6 +18,11 @@ export interface MigrationTools {
 export interface Migration {
   /** Sorts by its beginning: `0001-jobs`. */
   readonly id: string;
+  /**
+   * Where several processes share the database: finds those of an older version that must not run on the new schema. While it
+   * finds any, the migration is refused. Not part of the checksum.
+   */
+  readonly inUse?: string;
   statements(tools: MigrationTools): readonly (Compilable | CompiledQuery)[];
 }
 
@@ -32,17 +37,18 @@ interface PlannedMigration {
   /** Tells later whether the statements are still the same. */
   readonly checksum: string;
   readonly statements: readonly CompiledQuery[];
+  readonly inUse: string | undefined;
 }
 
 export function planMigrations(engine: EngineName, migrations: readonly Migration[]): PlannedMigration[] {
   const query = createMigrationBuilder<Record<string, Record<string, unknown>>>(engine);
-  return migrations.map(({ id, statements }, index) => {
+  return migrations.map(({ id, inUse, statements }, index) => {
     const before = migrations[index - 1]?.id;
     if (before !== undefined && before >= id) throw new TypeError(`migration ${id} must sort after ${before}`);
     const listed = statements({ engine, schema: query.schema, query });
     const compiled = listed.map((statement) => ('compile' in statement ? statement.compile() : statement));
     const text = JSON.stringify(compiled.map(({ sql, parameters }) => [sql, parameters.map(String)]));
-    return { id, statements: compiled, checksum: createHash('sha256').update(text).digest('hex') };
+    return { id, inUse, statements: compiled, checksum: createHash('sha256').update(text).digest('hex') };
   });
 }
 
@@ -132,7 +138,12 @@ async function runMissing({ connection, name, plan, clock }: MigrationRun): Prom
     await run(`CREATE TABLE IF NOT EXISTS ${FACTS_TABLE} (${FACTS_COLUMNS[connection.engine]}) ${end}`);
     const { rows } = await run(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
     const missing = missingMigrations(name, plan, rows);
-    for (const { id, checksum, statements } of missing) {
+    for (const { id, checksum, statements, inUse } of missing) {
+      // The table that it looks into is one of those that were there before.
+      if (inUse !== undefined && connection.engine === 'postgres' && rows.length > 0) {
+        const { rows: running } = await run(inUse);
+        if (running.length > 0) throw new AppError('SCHEMA_IN_USE', { name, ids: running.map((one) => one.id) });
+      }
       for (const statement of statements) await connection.execute(statement);
       await run(`INSERT INTO ${MIGRATIONS_TABLE} (id, applied_at, checksum) VALUES (${values})`, [
         id,

@@ -91,6 +91,12 @@ export const platformErrors = {
   STORAGE_DUPLICATE: { status: 409, rpc: -32603, message: 'This exists already; nothing was stored.' },
   STORAGE_IN_USE: { status: 503, rpc: -32603, message: '{file} is in use by process {pid}; stop it first.' },
   STORAGE_NOT_EMPTY: { status: 409, rpc: -32603, message: 'The target database "{name}" is not empty.' },
+  SCHEMA_IN_USE: {
+    status: 503,
+    rpc: -32603,
+    message:
+      'The database "{name}" is in use by instances of an older version: {ids}. Stop all of them, wait ten seconds, and start this version again.',
+  },
   SCHEMA_TOO_NEW: { status: 503, rpc: -32603, message: 'The database "{name}" was made by a newer version: {ids}.' },
   SCHEMA_CHANGED: { status: 503, rpc: -32603, message: 'Migration {id} of "{name}" is not the one that was applied.' },
   BACKUP_FAILED: { status: 500, rpc: -32603, message: 'Backup or restore failed: {reason}' },
