@@ -144,12 +144,21 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       }
     }
+    // Its session is at work elsewhere: without an update, but no turn stays open.
+    await write([turns.end({ id: turnId, status, outcome: outcomeText(outcome), lastSeq: 0, now: clock.now() })]);
   }
 
   async function concludeTaken(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void> {
     const { key } = session;
     try {
-      await endOpen(turn.id, outcome);
+      await endOpen(turn.id, outcome).catch((error: unknown) => {
+        // The log stores it when the store is back.
+        const status = 'failure' in outcome ? 'failed' : outcome.status;
+        void log.store([
+          turns.end({ id: turn.id, status, outcome: outcomeText(outcome), lastSeq: 0, now: clock.now() }),
+        ]);
+        throw error;
+      });
       const stored = await turns.outcomeOf(turn.id);
       if (stored === undefined) {
         const reason = 'another instance has taken the session before the turn was stored';
