@@ -9,18 +9,14 @@ import type { NotificationSink, UpdateHub } from '../sessions/update-hub.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { UpdateStore } from '../storage/update-store.ts';
 import type { RelayTarget } from './relay-call.ts';
-import type { SessionOwners } from './session-owners.ts';
+import type { FollowerFeeds, SessionOwners } from './session-owners.ts';
 
 /** Lets connections to this instance follow sessions of others: one stream for each session, however many follow it here. */
-export interface SessionFeeds
-  extends Pick<SessionOrchestrator, 'follow' | 'forget'>,
-    Pick<UpdateHub, 'gets' | 'reached'> {
+export interface SessionFeeds extends Pick<SessionOrchestrator, 'follow' | 'forget'>, FollowerFeeds {
   /** Another instance has begun or ended a turn, or closed a session; undefined: any may have. */
   woken(key: string | undefined): void;
   /** Makes the instance whose updates come here store them, so that they can be read. */
   flush(key: string): Promise<void>;
-  /** Whether the updates of that session reach a connection from here, or will as soon as the session is found. */
-  follows(receiver: NotificationSink, session: { readonly key: string; readonly sessionId: string }): boolean;
   stop(): Promise<void>;
 }
 

@@ -10,13 +10,13 @@ import type { PeerAnswer } from '../forwarding/call-node.ts';
 import { createCallOrder } from '../forwarding/forwarding-dispatch.ts';
 import { seqOf } from '../forwarding/update-relay.ts';
 import { onlyFor, requireMay } from '../principal.ts';
+import type { NotificationSink, UpdateHub } from '../sessions/update-hub.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import { asClient } from '../team-work.ts';
 import { describeInstance } from './instance-registry.ts';
 import { ownError, type RelayClient, type RelayTarget } from './relay-call.ts';
-import type { SessionFeeds } from './session-feeds.ts';
 
 /** Finds the instance that has a session: the one that runs its turn, else one with the data directory that it was last in. */
 export interface SessionOwners {
@@ -89,6 +89,12 @@ export function startsSession(method: string): boolean {
   return method === 'session.start';
 }
 
+/** Who follows sessions of other instances from here. */
+export interface FollowerFeeds extends Pick<UpdateHub, 'gets' | 'reached'> {
+  /** Whether the updates of that session reach a connection from here, or will as soon as the session is found. */
+  follows(receiver: NotificationSink, session: { readonly key: string; readonly sessionId: string }): boolean;
+}
+
 export interface OwnerDispatchOptions {
   readonly owners: SessionOwners;
   readonly relay: Pick<RelayClient, 'ask'>;
@@ -98,7 +104,7 @@ export interface OwnerDispatchOptions {
   /** Whether a turn of that session runs or waits here: then nobody else has it. */
   isBusyHere(owner: string, sessionId: string): boolean;
   /** Knows which connections get the updates of a session anyway, so that a call must not bring them once more. */
-  feeds(): Pick<SessionFeeds, 'follows' | 'gets' | 'reached'> | undefined;
+  feeds(): FollowerFeeds | undefined;
   /** Ends the jobs that a call to end a session means, through the database. */
   endJobs(principal: Principal, method: string, name: { readonly sessionId: string }): Promise<unknown>;
   onFailure(failure: { readonly instance: string; readonly reason: string; readonly outcome: string }): void;
