@@ -35,6 +35,7 @@ import { createSessionTools } from './tool-bridge/session-tools.ts';
 import type { WorkPlaces } from './workbench/create-workbench.ts';
 import { createFolderList } from './workbench/folders.ts';
 import { createWorktrees } from './worktrees/create-worktrees.ts';
+import { createDirtyCheck } from './worktrees/worktree-files.ts';
 
 export interface WiringOptions
   extends Omit<BridgeOptions, 'agents' | 'providers' | 'turnLimits' | 'network' | keyof WorkPlaces> {
@@ -87,11 +88,12 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge & { rea
     places,
     isFenced: options.sandbox !== undefined,
   });
-  const folderList = createFolderList(roots, places);
   const agentsFolder = join(dataDirectory, 'agents');
   const confine = createConfinement({ places, isScratch: directories.isScratch });
 
   const git = createGit({ path: environment.PATH ?? '', clock, journalFolder: processJournal });
+  const isDirty = createDirtyCheck({ folder: join(dataDirectory, 'dirty-check'), git, confine, makeId });
+  const folderList = createFolderList(roots, places, isDirty, clock);
   const worktrees = createWorktrees({
     folder: join(dataDirectory, 'worktrees'),
     git,

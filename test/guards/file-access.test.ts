@@ -12,10 +12,11 @@ import { createCheckpoints } from '../../src/bridge/checkpoints/turn-checkpoints
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createOwnerRoots, createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
 import type { ArtifactStore } from '../../src/bridge/storage/file-stores.ts';
-import { createFileReader, createFolderList } from '../../src/bridge/workbench/folders.ts';
+import { createFileReader } from '../../src/bridge/workbench/folders.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { readSources } from '../architecture/source-file.ts';
 import { makeId, toolContext } from '../kit/bridge/builtin-agent.ts';
+import { createTestFolderList } from '../kit/bridge/test-checkpoints.ts';
 import { silentLogger } from '../kit/silent-logger.ts';
 import { until } from '../kit/until.ts';
 import { attacks, makeWorld, SECRET, type Target, type World } from './attack-world.ts';
@@ -28,7 +29,7 @@ function openers({ home, data, configuration }: World) {
   const directories = createWorkingDirectories({ roots, ...defaults });
   const listed = createWorkingDirectories({ roots: createOwnerRoots({ listed: [home] }), ...defaults });
   const confine = createConfinement({ places, isScratch: directories.isScratch });
-  return { directories, listed, confine, places, folders: createFolderList(roots, places) };
+  return { directories, listed, confine, places, folders: createTestFolderList(data, confine, roots, places) };
 }
 
 type Door = (world: World, target: Target) => Promise<string>;

@@ -70,7 +70,17 @@ export const FolderPage = Type.Object({
     Type.Object({
       name: Type.String(),
       path: Type.String(),
-      git: Type.Optional(Type.Object({ branch: Type.String({ description: 'Empty for a commit without a branch.' }) })),
+      git: Type.Optional(
+        Type.Object({
+          branch: Type.String({ description: 'Empty for a commit without a branch.' }),
+          dirty: Type.Optional(
+            Type.Boolean({
+              description:
+                'True: files that git knows differ from the last commit. Absent where that was not found out within a second.',
+            }),
+          ),
+        }),
+      ),
     }),
     { description: 'The folders inside of `path`, at most 500, without hidden ones.' },
   ),

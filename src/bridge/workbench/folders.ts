@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { lstat, opendir, readFile, realpath, stat } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
+import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { type Confine, withFile } from '../agents/builtin/tools/confinement.ts';
 import type { FileView, FolderPage } from '../contract/files.ts';
@@ -13,6 +14,7 @@ import {
   type PrivatePlaces,
 } from '../sessions/private-places.ts';
 import { identitiesOf, type OwnerRoots, type WorkingDirectories } from '../sessions/working-directory.ts';
+import type { DirtyCheck } from '../worktrees/worktree-files.ts';
 
 /** The folders in which agents may work, for people who choose one. */
 export interface FolderList {
@@ -25,8 +27,30 @@ const MAX_ENTRIES = 500;
 const MAX_LOOKED_AT = 20_000;
 const MAX_FILE_BYTES = 1024 * 1024;
 const MAX_HEAD_BYTES = 1024;
+/** Git looks at so many repositories of a folder, for so long. */
+const MAX_REPOSITORIES = 40;
+const MAX_LOOK_MS = 1000;
+const REPOSITORIES_AT_A_TIME = 4;
 
-export function createFolderList(ownerRoots: OwnerRoots, places: PrivatePlaces): FolderList {
+export function createFolderList(
+  ownerRoots: OwnerRoots,
+  places: PrivatePlaces,
+  isDirty: DirtyCheck,
+  clock: Pick<Clock, 'after'>,
+): FolderList {
+  /** Says of the first repositories whether they are dirty, as far as that is found out in time. */
+  async function noteDirty(entries: FolderPage['entries']): Promise<void> {
+    const waiting = entries.filter(({ git }) => git !== undefined).slice(0, MAX_REPOSITORIES);
+    const { signal, release } = deadline(clock, MAX_LOOK_MS);
+    const look = async () => {
+      for (let entry = waiting.shift(); entry?.git !== undefined && !signal.aborted; entry = waiting.shift()) {
+        const dirty = await isDirty(entry.path, signal);
+        if (dirty !== undefined) entry.git.dirty = dirty;
+      }
+    };
+    await Promise.all(Array.from({ length: REPOSITORIES_AT_A_TIME }, look)).finally(release);
+  }
+
   async function check(
     folder: HeldFolder,
     roots: readonly string[],
@@ -69,6 +93,7 @@ export function createFolderList(ownerRoots: OwnerRoots, places: PrivatePlaces):
             branch !== '' || (await stat(join(folder.entry(name), '.git')).catch(() => undefined)) !== undefined;
           entries.push({ name, path: join(real, name), ...(isGit && { git: { branch } }) });
         }
+        await noteDirty(entries);
         return { roots: [...roots], entries, truncated: isCut };
       } finally {
         await folder.close();

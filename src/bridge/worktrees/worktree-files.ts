@@ -2,12 +2,12 @@ import { isUtf8 } from 'node:buffer';
 import { copyFile, mkdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { openEntry, openFolder } from '../agents/builtin/tools/confinement.ts';
+import { type Confine, openEntry, openFolder } from '../agents/builtin/tools/confinement.ts';
 import { createFolderState } from '../checkpoints/folder-state.ts';
 import { restoreFiles } from '../checkpoints/restore-files.ts';
 import { GIT_SETTINGS, type Git } from '../checkpoints/run-git.ts';
 import type { MergeResult } from '../contract/files.ts';
-import { type Repository, refused } from './repository.ts';
+import { openRepository, type Repository, refused } from './repository.ts';
 
 /** A folder of git of our own, through which we read a repository and the worktrees that were made of it. */
 export interface Workshop {
@@ -57,19 +57,54 @@ export async function findBase(workshop: Workshop, repository: Repository, base:
 
 /** Throws WORKTREE_REFUSED when the checkout has changes that a worktree of its last commit would lack. */
 export async function requireClean(workshop: Workshop, repository: Repository, commit: string): Promise<void> {
-  const { git, gitFolder, signal } = workshop;
-  const workTree = repository.root.path;
-  await copyIndex(repository, join(gitFolder, 'index'));
-  const run = (...args: string[]) => git.run(args, { gitFolder, workTree, signal });
-  const staged = namesIn(await run('diff-index', '--cached', '-z', '--name-only', commit));
-  const changed = namesIn(await run('ls-files', '-z', '-m', '-d'));
-  const dirty = [...new Set([...staged, ...changed])];
+  const dirty = await changedFiles(workshop, repository, commit);
   if (dirty.length === 0) return;
   const named = dirty.slice(0, MAX_NAMED).join(', ');
   const more = dirty.length > MAX_NAMED ? ` and ${dirty.length - MAX_NAMED} more` : '';
   throw refused(
     `it has changes that are not committed (${named}${more}), and the worktree would lack them; commit or stash them, or set routing.worktree.base to "HEAD" to begin without them`,
   );
+}
+
+/** The files that git knows and that differ from the commit. */
+async function changedFiles(workshop: Workshop, repository: Repository, commit: string): Promise<readonly string[]> {
+  const { git, gitFolder, signal } = workshop;
+  const workTree = repository.root.path;
+  await copyIndex(repository, join(gitFolder, 'index'));
+  const run = (...args: string[]) => git.run(args, { gitFolder, workTree, signal });
+  const staged = namesIn(await run('diff-index', '--cached', '-z', '--name-only', commit));
+  const changed = namesIn(await run('ls-files', '-z', '-m', '-d'));
+  return [...new Set([...staged, ...changed])];
+}
+
+interface DirtyCheckOptions {
+  /** In the data directory; emptied when it is first used. */
+  readonly folder: string;
+  readonly git: Git;
+  readonly confine: Confine;
+  makeId(prefix: string): string;
+}
+
+/** Whether a repository has files that differ from its last commit; undefined where that cannot be found out. */
+export type DirtyCheck = (repository: string, signal: AbortSignal) => Promise<boolean | undefined>;
+
+export function createDirtyCheck({ folder, git, confine, makeId }: DirtyCheckOptions): DirtyCheck {
+  let emptied: Promise<void> | undefined;
+  return async (path, signal) => {
+    emptied ??= rm(folder, { recursive: true, force: true });
+    const gitFolder = join(folder, makeId(''));
+    try {
+      await emptied;
+      const repository = await openRepository(confine(path));
+      const { commit } = await repository.head();
+      await makeWorkshop(gitFolder, repository);
+      return (await changedFiles({ git, gitFolder, signal }, repository, commit)).length > 0;
+    } catch {
+      return undefined;
+    } finally {
+      await rm(gitFolder, { recursive: true, force: true });
+    }
+  };
 }
 
 /**

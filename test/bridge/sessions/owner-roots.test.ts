@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdir, realpath, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { createConfinement } from '../../../src/bridge/agents/builtin/tools/confinement.ts';
 import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places.ts';
 import { createOwnerRoots, createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
-import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
+import { createTestFolderList } from '../../kit/bridge/test-checkpoints.ts';
 import { temporaryFolder } from '../../kit/running-program.ts';
 
 const ANN = 'user:usr_ann';
@@ -22,7 +25,8 @@ async function world(t: TestContext, personal = 'trestle/{user}') {
   const roots = createOwnerRoots({ listed: [], fallback: [home], personal: join(home, personal) });
   const places = createPrivatePlaces({ folders: [data], files: [] });
   const directories = createWorkingDirectories({ roots, dataDirectory: data, places });
-  return { home, project, directories, folders: createFolderList(roots, places) };
+  const confine = createConfinement({ places, isScratch: directories.isScratch });
+  return { home, project, directories, folders: createTestFolderList(data, confine, roots, places) };
 }
 
 test('a person has a folder of their own, made for them alone, and no other', async (t) => {
@@ -98,4 +102,24 @@ test('the list of folders shows to each owner what they may use', async (t) => {
   const names = async (owner: string) => (await folders.list(home, owner)).entries.map(({ name }) => name);
   assert.deepEqual(await names('review'), ['project']);
   assert.deepEqual(await names('main'), ['project', 'trestle']);
+});
+
+test('a folder says whether its repository has uncommitted changes, and starts nothing that the repository names', async (t) => {
+  const { home, project, folders } = await world(t);
+  const found = async () => (await folders.list(home, 'main')).entries.find(({ name }) => name === 'project')?.git;
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b.c', ...args], { cwd: project });
+  git('init', '-q', '-b', 'feature/one');
+  assert.deepEqual(await found(), { branch: 'feature/one' }, 'without a commit');
+  await writeFile(join(project, 'known'), 'one');
+  git('add', 'known');
+  git('commit', '-q', '-m', 'one');
+  assert.deepEqual(await found(), { branch: 'feature/one', dirty: false });
+  const ran = join(home, 'ran');
+  await writeFile(join(project, '.gitattributes'), '* filter=evil');
+  git('config', 'filter.evil.clean', `touch ${ran}; cat`);
+  git('config', 'core.fsmonitor', `touch ${ran}`);
+  await writeFile(join(project, 'known'), 'two');
+  assert.deepEqual(await found(), { branch: 'feature/one', dirty: true });
+  assert.equal(existsSync(ran), false);
 });

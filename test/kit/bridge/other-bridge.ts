@@ -19,7 +19,6 @@ import {
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import { jobsSettings } from '../../../src/bridge/work-settings.ts';
-import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
 import { systemCallbackNetwork } from '../../../src/platform/callbacks/callback-post.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
@@ -29,7 +28,7 @@ import { openServiceDatabase } from '../open-service-database.ts';
 import { silentLogger } from '../silent-logger.ts';
 import { startListener } from '../start-listener.ts';
 import { makeId } from './builtin-agent.ts';
-import { createTestCheckpoints, createTestWorktrees } from './test-checkpoints.ts';
+import { createTestCheckpoints, createTestFolderList, createTestWorktrees } from './test-checkpoints.ts';
 
 export const TOKEN = 'the-token-of-the-other-bridge';
 export const REVIEW_TOKEN = 'the-review-token-of-the-other-bridge';
@@ -67,7 +66,7 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     agents: [{ id: provider.id, label: provider.id, category: 'native', place: { kind: 'in-process' } }],
     providers: new Map([[provider.id, provider]]),
     directories,
-    folders: createFolderList(roots, places),
+    folders: createTestFolderList(folder, confine, roots, places),
     confine,
     checkpoints: createTestCheckpoints(folder, confine, groups.bridge.checkpoints),
     worktrees: createTestWorktrees(folder, confine, roots, directories),

@@ -8,7 +8,6 @@ import { createPrivatePlaces } from '../../../src/bridge/sessions/private-places
 import { createOwnerRoots, createWorkingDirectories } from '../../../src/bridge/sessions/working-directory.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
-import { createFolderList } from '../../../src/bridge/workbench/folders.ts';
 import { type CallbackNetwork, systemCallbackNetwork } from '../../../src/platform/callbacks/callback-post.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
@@ -24,7 +23,7 @@ import { openServiceDatabase } from '../open-service-database.ts';
 import { resolveTrestle } from '../resolve-trestle.ts';
 import type { Scope } from '../running-program.ts';
 import { silentLogger } from '../silent-logger.ts';
-import { createTestCheckpoints, createTestWorktrees } from './test-checkpoints.ts';
+import { createTestCheckpoints, createTestFolderList, createTestWorktrees } from './test-checkpoints.ts';
 
 export const MAIN_TOKEN = 'main-token-5f1d0c1e9b7a';
 export const REVIEW_TOKEN = 'review-token-a81c2b3d4e5f';
@@ -116,7 +115,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     agents: providers.map(({ id }) => ({ id, label: id, category: 'native', place: { kind: 'in-process' } })),
     providers: new Map(providers.map((provider) => [provider.id, provider])),
     directories,
-    folders: createFolderList(roots, places),
+    folders: createTestFolderList(folder, confine, roots, places),
     confine,
     checkpoints: createTestCheckpoints(folder, confine, settings.bridge.checkpoints, options.logger),
     worktrees: createTestWorktrees(folder, confine, roots, directories),
