@@ -27,7 +27,7 @@ const MAX_ENTRIES = 500;
 const MAX_LOOKED_AT = 20_000;
 const MAX_FILE_BYTES = 1024 * 1024;
 const MAX_HEAD_BYTES = 1024;
-/** Git looks at so many repositories of a folder, for so long. */
+/** Git looks at this many repositories of a folder, and stops after this long. */
 const MAX_REPOSITORIES = 40;
 const MAX_LOOK_MS = 1000;
 const REPOSITORIES_AT_A_TIME = 4;
