@@ -59,14 +59,23 @@ function checkAgents({ agents, gateway }: BridgeGroups): readonly Complaint[] {
   const customIds = agents.custom.map(({ id }) => id);
   const presetIds = agentPresets.map(({ id }) => id);
   const known = [...SHIPPED_AGENTS, ...customIds, ...presetIds];
-  agents.custom.forEach(({ id, command, url }, index) => {
+  agents.custom.forEach(({ id, command, url, runner_agent: onRunner, requires }, index) => {
     const path = `agents.custom[${index}]`;
     const isTaken = SHIPPED_AGENTS.includes(id) || id === gateway.provider_id || id === MULTI_AGENT_ID;
     if (isTaken || customIds.indexOf(id) !== index) {
       complaints.push({ path: `${path}.id`, wrong: `the id "${id}" is taken`, right: 'choose another id' });
     }
-    if (command === '' && url === '' && !presetIds.includes(id)) {
-      complaints.push({ path, wrong: 'there is no way to reach the agent', right: 'add "command" or "url"' });
+    if (command === '' && url === '' && onRunner === '' && !presetIds.includes(id)) {
+      const right = 'add "command", "url" or "runner_agent"';
+      complaints.push({ path, wrong: 'there is no way to reach the agent', right });
+    }
+    if (onRunner !== '' && (command !== '' || url !== '')) {
+      const wrong = 'the agent has two places';
+      complaints.push({ path, wrong, right: 'take out "runner_agent", or "command" and "url"' });
+    }
+    if (onRunner === '' && requires.length > 0) {
+      const wrong = 'only agents on runners require labels';
+      complaints.push({ path: `${path}.requires`, wrong, right: 'add "runner_agent", or take it out' });
     }
   });
   if (gateway.provider_id === MULTI_AGENT_ID || SHIPPED_AGENTS.includes(gateway.provider_id)) {

@@ -13,7 +13,7 @@ import { createToken } from '../platform/secrets/tokens.ts';
 import { type BridgeAccess, createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import { fileShelves } from './agents/agent-fence.ts';
-import type { AgentProvider } from './agents/agent-provider.ts';
+import type { AgentProvider, Download } from './agents/agent-provider.ts';
 import { type Probe, type ProbeResult, startProbeBoard } from './agents/probe-board.ts';
 import { createArtifactLinks } from './artifacts/artifact-links.ts';
 import { createArtifacts } from './artifacts/create-artifacts.ts';
@@ -60,6 +60,7 @@ export interface Bridge extends Pick<BridgeAccess, 'forOperators'> {
   /** Resolves when every agent was probed one time. */
   readonly probed: Promise<void>;
   readonly instances: RegisteredInstance['list'];
+  readonly runners: NonNullable<InstanceOptions['runners']>['list'];
   /** Tells other instances where this one is reached; called when it listens. */
   announceAddress(): Promise<void>;
   reload(settings: BridgeGroups): void;
@@ -70,7 +71,7 @@ export interface BridgeOptions
   extends Runtime,
     WorkPlaces,
     Pick<SessionsOptions, 'trace' | 'settleMs'>,
-    Pick<InstanceOptions, 'address' | 'reachableAt' | 'load' | 'onDrain' | 'wakeUps'> {
+    Pick<InstanceOptions, 'address' | 'reachableAt' | 'load' | 'onDrain' | 'wakeUps' | 'runners'> {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;
@@ -167,6 +168,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     intervalMs: PROBE_INTERVAL_MS,
     timeoutMs: PROBE_TIMEOUT_MS,
   });
+  options.runners?.onChange(probes.lookNow);
   const route = createLiveRouting({
     agentIds,
     gatewayId: gateway.id,
@@ -276,8 +278,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
   const here = { isBusyHere: orchestrator.isBusy, endJobs: jobs.endOf };
-  const dispatchToOwner = relay?.wrap(dispatchHere, here) ?? dispatchHere;
-  const dispatch = withTeams(withOwners(forwarding.wrap(dispatchToOwner)));
+  const dispatch = withTeams(withOwners(forwarding.wrap(relay?.wrap(dispatchHere, here) ?? dispatchHere)));
   const overHttp = createRpcOverHttp({
     access,
     dispatch,
@@ -336,7 +337,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       clock,
       stopped: stopped.signal,
       fromNode: forwarding.download,
-      fromAgent: (id: string, path: string, signal: AbortSignal) => providers.get(id)?.download?.(path, signal),
+      fromAgent: (id: string, ...file: Download) => providers.get(id)?.download?.(...file),
       fromInstance: relay && ((row: ArtifactRow, signal: AbortSignal) => relay.file('artifacts', row, signal)),
     },
   };
@@ -347,13 +348,13 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       const { createRpcOverStdio } = await import('./editor/rpc-over-stdio.ts');
       createRpcOverStdio(editor)(channel, agent);
     },
-    controls: [...forwarding.controls, access.commandTokenControl],
+    controls: [...forwarding.controls, access.commandTokenControl, ...(options.runners?.controls ?? [])],
     surface: {
       name: 'bridge',
       title: 'Bridge',
       prefixes: ['/acp', '/api/ping', '/api/bridge', '/gateway', '/artifacts'],
       routes: bridgeRoutes(parts),
-      upgrades: bridgeUpgrades(parts),
+      upgrades: [...bridgeUpgrades(parts), ...(options.runners?.upgrades ?? [])],
       errors: bridgeErrors,
       errorSchema: RpcError,
       errorBody: bridgeErrorBody,
@@ -372,6 +373,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     probed: probes.firstRound,
     forOperators: access.forOperators,
     instances: instance.list,
+    runners: async () => options.runners?.list() ?? [],
     announceAddress: instance.announce,
     reload(next) {
       access.reload(next);
@@ -387,12 +389,10 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       stopped.abort();
       await relay?.stop();
       workbench.stop();
-      await sweeping.stop();
-      await attachments.stop();
-      await probes.stop();
+      await Promise.all([sweeping.stop(), attachments.stop(), probes.stop()]);
       await forwarding.stop();
       await sessions.stop();
-      await permissions.stop();
+      await Promise.all([permissions.stop(), options.runners?.stop()]);
       await jobs.stop();
       await instance.remove();
     },

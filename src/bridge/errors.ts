@@ -88,6 +88,11 @@ export const bridgeErrors = {
       'The instance that has this session cannot be reached: {reason}. Try again; data.outcome says whether the call may have been served.',
   },
   NOT_OWNER: { status: 503, rpc: -32020, message: 'This instance does not have the session.' },
+  RUNNER_UNKNOWN: {
+    status: 404,
+    rpc: -32602,
+    message: 'There is no runner "{name}"; trestle runner list shows those that there are.',
+  },
   RELAY_REFUSED: { status: 401, rpc: -32001, message: 'The relayed request does not count: {reason}.' },
   RESUME_NOT_FOUND: {
     status: 200,

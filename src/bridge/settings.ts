@@ -215,6 +215,14 @@ export const agentsSettings = setting.group('The agents that do the work.', {
       env: environment,
       url: adapterUrl,
       token: adapterToken,
+      runner_agent: setting.text({
+        default: '',
+        description:
+          'The id of the agent on runners (`trestle runner`) that do its work, used instead of the program. Empty: it does not live on runners.',
+      }),
+      requires: setting.list(setting.text({ default: '' }), {
+        description: 'Labels that such a runner must have.',
+      }),
     }),
     { description: 'Further agents that speak the Agent Client Protocol.' },
   ),

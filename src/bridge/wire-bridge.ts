@@ -27,6 +27,8 @@ import { createGit } from './checkpoints/run-git.ts';
 import { createCheckpoints } from './checkpoints/turn-checkpoints.ts';
 import { type Bridge, type BridgeOptions, createBridge } from './create-bridge.ts';
 import { createPrincipalFor, isOperators, isPersons, refuseUncharged } from './principal.ts';
+import { createRunners } from './runners/create-runners.ts';
+import { createRunnerAgent } from './runners/runner-agent.ts';
 import { createPrivatePlaces, type PrivatePaths } from './sessions/private-places.ts';
 import { createTurnLimits } from './sessions/turn-limits.ts';
 import { createOwnerRoots, createWorkingDirectories } from './sessions/working-directory.ts';
@@ -38,7 +40,7 @@ import { createWorktrees } from './worktrees/create-worktrees.ts';
 import { createDirtyCheck } from './worktrees/worktree-files.ts';
 
 export interface WiringOptions
-  extends Omit<BridgeOptions, 'agents' | 'providers' | 'turnLimits' | 'network' | keyof WorkPlaces> {
+  extends Omit<BridgeOptions, 'agents' | 'providers' | 'turnLimits' | 'network' | 'runners' | keyof WorkPlaces> {
   readonly dataDirectory: string;
   /** What callers must not reach besides the data directory. */
   readonly privatePaths: PrivatePaths;
@@ -212,6 +214,15 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge & { rea
     principalFor: createPrincipalFor(options.owners?.ownerOf),
     methods: () => bridge.methods,
   });
+  const runners = createRunners({ database: options.database, clock, makeId, randomness, logger });
+  const ofRemote = {
+    clock,
+    randomness,
+    makeId,
+    logger,
+    isScratchFolder: directories.isScratch,
+    hopLimit: settings.distributed.forwarding.hop_limit,
+  };
   const providers = createAgentProviders({
     wrap: tools.wrap,
     catalog: agents,
@@ -222,18 +233,8 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge & { rea
     probeEffects: options.probeEffects,
     maxProcesses: settings.agents.max_processes,
     createBuiltin,
-    createRemote: (id, { url, token }) =>
-      createRemoteAgent({
-        id,
-        url,
-        token,
-        clock,
-        randomness,
-        makeId,
-        logger,
-        isScratchFolder: directories.isScratch,
-        hopLimit: settings.distributed.forwarding.hop_limit,
-      }),
+    createRemote: (id, { url, token }) => createRemoteAgent({ ...ofRemote, id, url, token }),
+    createOnRunner: (id, place) => createRunnerAgent({ ...ofRemote, id, place, runners }),
     clock,
     logger,
   });
@@ -249,6 +250,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge & { rea
     onDrain: options.onDrain,
     settleMs: options.settleMs,
     wakeUps: options.wakeUps,
+    runners,
     retention: options.retention,
     onlyMethods: options.onlyMethods,
     identify: options.identify,

@@ -1,10 +1,18 @@
-import type { Command } from 'commander';
-import { type CommandContext, print } from './command-context.ts';
-import { commandAccess } from './load-settings.ts';
+import { hostname } from 'node:os';
+import { type Command, InvalidArgumentError } from 'commander';
+import { systemClock } from '../platform/clock/clock.ts';
+import { systemRandomness } from '../platform/clock/randomness.ts';
+import type { ControlResult } from '../system/controls.ts';
+import { PROGRAM_VERSION } from '../system/environment.ts';
+import { type CommandContext, CommandExit, EXIT_CONFIGURATION, EXIT_USAGE, print } from './command-context.ts';
+import { callFromCommand, commaList, commandAccess } from './load-settings.ts';
 import { table } from './sessions.ts';
 import { printable } from './turn-display.ts';
 
-type Listed = Awaited<ReturnType<typeof import('../system/cluster.ts')['readInstances']>>;
+type Listed = Awaited<ReturnType<typeof import('../system/cluster.ts')['readInstances']>>['instances'];
+type NodeList = ControlResult<'bridge', 'nodes.list'>;
+type Explanation = ControlResult<'bridge', 'nodes.explain'>;
+type ListedRunner = ControlResult<'bridge', 'runners.list'>['runners'][number];
 
 /** A clock that is further away than this is named. */
 const MAX_DIFFERENCE_MS = 5_000;
@@ -16,14 +24,16 @@ export function registerCluster(program: Command, context: CommandContext): void
     .summary('list the instances that share the database')
     .description(
       'Lists the instances that share the PostgreSQL database: version, address, state, what is left of the lease, how far the ' +
-        'clock is ahead of that of the database, sessions at work, WebSockets, and a digest of the settings that must agree.',
+        'clock is ahead of that of the database, sessions at work, WebSockets, and a digest of the settings that must agree. ' +
+        'Below them are the runners.',
     )
     .addHelpText('after', '\nExamples:\n  trestle cluster\n  trestle cluster --json')
     .action(async (_given: unknown, command: Command) => {
       const access = await commandAccess(command.optsWithGlobals(), context);
       const { readInstances } = await import('../system/cluster.ts');
-      const instances = await readInstances(access);
-      print(command, context, { instances }, clusterText(instances));
+      const { instances, runners } = await readInstances(access);
+      const below = runners.length === 0 ? '' : `\n${runnersText(runners)}`;
+      print(command, context, { instances, runners }, `${clusterText(instances)}${below}`);
     });
 }
 
@@ -79,4 +89,187 @@ function remarksAbout(instances: Listed): readonly string[] {
   }
   if (new Set(instances.map(({ version }) => version)).size > 1) remarks.push('The instances run different versions.');
   return remarks;
+}
+
+/** `trestle nodes` and `trestle nodes explain METHOD`. */
+export function registerNodes(program: Command, context: CommandContext): void {
+  const nodes = program
+    .command('nodes')
+    .summary('list the bridges that calls are forwarded to')
+    .description(
+      'Lists the nodes that this bridge knows, how calls reach each one, and whether it was reachable recently.',
+    )
+    .addHelpText('after', '\nExamples:\n  trestle nodes\n  trestle nodes explain session.start')
+    .action(async (_given: unknown, command: Command) => {
+      const list = await callFromCommand(command, context, 'bridge', 'nodes.list', {});
+      print(command, context, list, listText(list));
+    });
+  nodes
+    .command('explain')
+    .summary('show where a call would go, and why')
+    .description('Shows which node would get a call of a method now, and why, without making the call.')
+    .argument('<method>', 'a method, such as session.start')
+    .option('--session <id>', 'for a call about this session')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle nodes explain session.start\n  trestle nodes explain session.message --session s1 --json',
+    )
+    .action(async (method: string, { session }: { readonly session?: string }, command: Command) => {
+      const params = { method, ...(session !== undefined && { session_id: session }) };
+      const found = await callFromCommand(command, context, 'bridge', 'nodes.explain', params);
+      print(command, context, found, explanationText(found));
+    });
+}
+
+function listText({ local_node_id: local, hop_limit: limit, default_action: action, nodes }: NodeList): string {
+  const width = Math.max(4, ...nodes.map(({ id }) => id.length));
+  const lines = nodes.map(({ id, role, zone, endpoint, capabilities, next_hop: hop, state }) => {
+    const facts = [
+      role && `role ${role}`,
+      zone && `zone ${zone}`,
+      capabilities.length > 0 && `can ${capabilities.join(', ')}`,
+      hop !== id && `by way of ${hop}`,
+      state === 'up' ? '' : `down: ${state}`,
+    ].filter((fact) => typeof fact === 'string' && fact !== '');
+    return `  ${id.padEnd(width)}  ${endpoint}${facts.length === 0 ? '' : `  (${facts.join('; ')})`}`;
+  });
+  const self = local === '' ? 'This node has no id (distributed.local_node_id).' : `This node is "${local}".`;
+  return `${[self, `Hop limit ${limit}; calls that no rule is about: ${action}.`, ...lines].join('\n')}\n`;
+}
+
+function explanationText({ method, action, reason, code, candidates }: Explanation): string {
+  if (action === 'local') return `${method}: runs here, because ${reason}.\n`;
+  if (action === 'refuse') return `${method}: is refused (${code}), because ${reason}.\n`;
+  const [first, ...others] = candidates.map(({ node_id: id, next_hop: hop, endpoint }) =>
+    id === hop ? `node "${id}" at ${endpoint}` : `node "${id}" by way of "${hop}" at ${endpoint}`,
+  );
+  const then = others.length === 0 ? '' : `; should it not take the call, to ${others.join(', then to ')}`;
+  return `${method}: goes to ${first}, because ${reason}${then}.\n`;
+}
+
+interface RunnerFlags {
+  readonly url?: string;
+  readonly key?: string;
+  readonly slots: number;
+}
+
+const MAX_SLOTS = 1024;
+const KEY_VARIABLE = 'RUNNER_KEY';
+
+/** `trestle runner` and `trestle runner create|list|revoke`. */
+export function registerRunner(program: Command, context: CommandContext): void {
+  const runner = program
+    .command('runner')
+    .summary('run agents of this machine for a server elsewhere')
+    .description(
+      'Connects to a server, or to the balancer of several instances, and runs the agents of this machine for it. The connection goes ' +
+        'out from here, so nothing has to reach this machine. Its key comes from `trestle runner create` on the server.',
+    )
+    .option('--url <url>', 'address of the server')
+    .option('--key <key>', `key of this runner; better in ${KEY_VARIABLE}, where other users do not see it`)
+    .option('--slots <count>', 'turns that it takes at the same time', readSlots, 4)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  trestle runner create builder --labels gpu,linux         on the server; prints the key
+  ${KEY_VARIABLE}=trk_... trestle runner --url https://bridge.example.org
+
+The server then has, in its trestle.yaml:
+  agents: { custom: [{ id: codex-gpu, runner_agent: codex, requires: [gpu] }] }`,
+    )
+    .action((flags: RunnerFlags, command: Command) => runRunner(flags, command, context));
+  runner
+    .command('create')
+    .summary('add a runner and print its key, once')
+    .description('Adds a runner. Its key is printed only now: only its digest is stored.')
+    .argument('<name>', 'name of the runner: builder')
+    .option('--labels <labels>', 'labels that agents may require, separated by commas', commaList)
+    .addHelpText('after', '\nExamples:\n  trestle runner create builder --labels gpu,linux')
+    .action(async (name: string, { labels = [] }: { readonly labels?: readonly string[] }, command: Command) => {
+      const made = await callFromCommand(command, context, 'bridge', 'runners.create', { name, labels });
+      print(command, context, made, `${made.key}\n\n  ${made.name}. Keep the key: it is not shown again.\n`);
+    });
+  runner
+    .command('list')
+    .summary('list the runners')
+    .description('Lists the runners: labels, state, the instance that each is connected to, turns, and agents.')
+    .addHelpText('after', '\nExamples:\n  trestle runner list')
+    .action(async (_given: unknown, command: Command) => {
+      const listed = await callFromCommand(command, context, 'bridge', 'runners.list', {});
+      print(command, context, listed, runnersText(listed.runners));
+    });
+  runner
+    .command('revoke')
+    .summary('remove a runner; its key stops working')
+    .description('Removes a runner. Its connection ends within seconds, and its sessions cannot be continued.')
+    .argument('<name>', 'name of the runner')
+    .addHelpText('after', '\nExamples:\n  trestle runner revoke builder')
+    .action(async (name: string, _given: unknown, command: Command) => {
+      await callFromCommand(command, context, 'bridge', 'runners.revoke', { name });
+      print(command, context, { name, revoked: true }, `Revoked ${printable(name)}.\n`);
+    });
+}
+
+function readSlots(text: string): number {
+  const count = Number(text);
+  if (Number.isInteger(count) && count >= 1 && count <= MAX_SLOTS) return count;
+  throw new InvalidArgumentError(`Give a number from 1 to ${MAX_SLOTS}.`);
+}
+
+async function runRunner({ url = '', slots, ...flags }: RunnerFlags, command: Command, context: CommandContext) {
+  const { environment, homeDirectory } = context;
+  const key = flags.key ?? environment[KEY_VARIABLE] ?? '';
+  if (!/^https?:$/.test(URL.parse(url)?.protocol ?? '')) refuse('Give the address of the server: --url https://...');
+  if (key === '') refuse(`Give the key of this runner: ${KEY_VARIABLE}=trk_..., from trestle runner create.`);
+  const { serve } = await import('./serve-until-stopped.ts');
+  const { ADAPTER_METHODS, runnerSettings } = await import('../system/settings.ts');
+  const { connectToServer, tokenOfRunner } = await import('../system/cluster.ts');
+  const place = { homeDirectory, xdgDataHome: environment.XDG_DATA_HOME };
+
+  function refuse(text: string): never {
+    context.stderr(`${text}\n`);
+    throw new CommandExit(EXIT_USAGE);
+  }
+
+  await serve(['bridge'], command.optsWithGlobals(), context, {
+    narrow: (settings) => runnerSettings(settings, tokenOfRunner(key), place),
+    bridgeMethods: ADAPTER_METHODS,
+    served(summary, logger) {
+      const hello = { version: PROGRAM_VERSION, host: hostname(), slots };
+      const connection = connectToServer({
+        url,
+        key,
+        hello,
+        port: Number(new URL(summary.url).port),
+        clock: systemClock,
+        randomness: systemRandomness,
+        onChange({ isConnected, reason }) {
+          if (isConnected) logger.info({ url }, 'connected');
+          else logger.warn({ url, reason }, 'not connected; trying again');
+        },
+      });
+      const ended = connection.ended.catch((error: Error) => {
+        context.stderr(`${error.message}\n`);
+        throw new CommandExit(EXIT_CONFIGURATION);
+      });
+      return { ...connection, ended };
+    },
+  });
+}
+
+function runnersText(runners: readonly ListedRunner[]): string {
+  if (runners.length === 0) return 'No runners. Add one with: trestle runner create <name>\n';
+  const heads = ['RUNNER', 'STATE', 'INSTANCE', 'HOST', 'VERSION', 'LABELS', 'AGENTS', 'TURNS'];
+  const rows = runners.map((one) => [
+    printable(one.name),
+    one.state,
+    one.instance || '-',
+    printable(one.host) || '-',
+    printable(one.version) || '-',
+    one.labels.join(',') || '-',
+    one.agents.flatMap(({ id, state }) => (state === 'ok' ? [printable(id)] : [])).join(',') || '-',
+    `${one.turns}/${one.slots}`,
+  ]);
+  return table([heads, ...rows], heads.indexOf('TURNS'));
 }

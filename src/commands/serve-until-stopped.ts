@@ -35,6 +35,8 @@ interface Restriction {
   narrow(settings: Settings): Settings;
   /** Names of the methods that the bridge serves. */
   readonly bridgeMethods: readonly string[];
+  /** Called when it serves; what it returns is stopped with the server, and stops the server when it fails. */
+  served?(summary: SystemSummary, logger: Logger): { readonly ended: Promise<void>; stop(): void };
 }
 
 /** The place of this process among those that serve the address together. */
@@ -96,7 +98,15 @@ export async function serve(
   if (link === undefined) printSummary(summary, options, context, file);
   else link.ready(summary);
   logger.info({ url: summary.url, services }, 'ready');
-  await stopped;
+  const beside = restriction?.served?.(summary, logger);
+  try {
+    await Promise.race([stopped, ...(beside === undefined ? [] : [beside.ended])]);
+  } catch (error) {
+    await system.stop();
+    throw error;
+  } finally {
+    beside?.stop();
+  }
   logger.info({}, 'stopped');
   logger.flush();
 }

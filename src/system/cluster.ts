@@ -1,9 +1,12 @@
 import { createHmac } from 'node:crypto';
 import { Type } from 'typebox';
-import { describeInstance, type InstanceFacts } from '../bridge/instances/instance-registry.ts';
+import { type RunnerFacts, RunnerList } from '../bridge/contract/surface.ts';
+import { DEAD_AFTER_MS, describeInstance, type InstanceFacts } from '../bridge/instances/instance-registry.ts';
 import { DRAIN_TOPIC } from '../bridge/instances/open-instance.ts';
+import { describeRunner } from '../bridge/runners/create-runners.ts';
+import { connectRunner, keyHashOf, runnerToken } from '../bridge/runners/runner-tunnel.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
-import { createInstanceStore } from '../bridge/storage/instance-and-route-stores.ts';
+import { createInstanceStore, createRunnerStore } from '../bridge/storage/instance-and-route-stores.ts';
 import { pause } from '../platform/clock/clock.ts';
 import { isWithin, settingEntries } from '../platform/config/setting-declaration.ts';
 import type { Database } from '../platform/database/database.ts';
@@ -37,6 +40,7 @@ export const Instances = Type.Object(
         isThis: Type.Boolean({ description: 'Whether this instance has sent the response.' }),
       }),
     ),
+    runners: RunnerList,
   },
   { $id: 'SystemInstances' },
 );
@@ -65,9 +69,18 @@ function valueAt(settings: Settings, path: string): unknown {
 }
 
 /** Reads the list of instances beside them. Throws NEEDS_POSTGRES where there can be only one. */
-export async function readInstances(options: StoreAccessOptions): Promise<readonly InstanceFacts[]> {
-  return withBridgeStore(options, 'trestle cluster', listInstances);
+export async function readInstances(
+  options: StoreAccessOptions,
+): Promise<{ readonly instances: readonly InstanceFacts[]; readonly runners: readonly RunnerFacts[] }> {
+  return withBridgeStore(options, 'trestle cluster', async (database) => {
+    const runners = createRunnerStore(database, () => '', DEAD_AFTER_MS);
+    return { instances: await listInstances(database), runners: (await runners.list()).map(describeRunner) };
+  });
 }
+
+/** The token of the bridge of a runner, and its connection to the server. */
+export const tokenOfRunner = (key: string) => runnerToken(keyHashOf(key));
+export const connectToServer = connectRunner;
 
 /** Asks an instance to leave, as SIGTERM does, and resolves when it has ended. `left` is called when it has begun. */
 export async function drainInstance(options: StoreAccessOptions, id: string, left: () => void): Promise<void> {

@@ -1,5 +1,6 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import type { accountsControlResults } from '../accounts/control-methods.ts';
+import type { runnerControlResults } from '../bridge/contract/surface.ts';
 import type { nodeControlResults } from '../bridge/forwarding/node-health.ts';
 import type { completionsControlResults } from '../completions/control-methods.ts';
 import { pause } from '../platform/clock/clock.ts';
@@ -108,7 +109,7 @@ const TIMEOUT_MS = 60_000;
 /** The schemas of what the methods for commands return. */
 interface ControlSchemas {
   readonly accounts: typeof accountsControlResults;
-  readonly bridge: typeof nodeControlResults;
+  readonly bridge: typeof nodeControlResults & typeof runnerControlResults;
   readonly completions: typeof completionsControlResults;
 }
 

@@ -85,7 +85,10 @@ export interface RunningService {
 /** The services of this program. One that does not run is absent. */
 export interface RunningServices {
   readonly bridge?: RunningService &
-    Pick<Bridge, 'methods' | 'acceptStdio' | 'agents' | 'probed' | 'forOperators' | 'instances' | 'announceAddress'>;
+    Pick<
+      Bridge,
+      'methods' | 'acceptStdio' | 'agents' | 'probed' | 'forOperators' | 'instances' | 'runners' | 'announceAddress'
+    >;
   readonly completions?: RunningService &
     Pick<
       Completions,

@@ -310,7 +310,7 @@ const OTHER_ADDRESS = '127.0.0.1:8790';
  * nothing on to other bridges or to a gateway.
  */
 export function adapterSettings(settings: Settings, name: string, place: AdapterPlace): Settings {
-  const { agents, distributed, gateway, database } = settings;
+  const { agents } = settings;
   const { opencode, gemini } = agents;
   const own = {
     ...agents,
@@ -325,10 +325,17 @@ export function adapterSettings(settings: Settings, name: string, place: Adapter
     throw new AppError('ADAPTER_UNKNOWN', { name, known: adaptable(settings).join(', ') });
   }
   return {
-    ...settings,
+    ...withoutOthers(settings),
     agents: own,
     listen: settings.listen === '' ? (DEFAULT_ADDRESSES[name] ?? OTHER_ADDRESS) : settings.listen,
     data_dir: join(dataDirectory(settings, place.homeDirectory, place.xdgDataHome), 'adapters', name),
+  };
+}
+
+/** A bridge that keeps its data itself, and hands nothing on. */
+function withoutOthers({ database, gateway, distributed, ...settings }: Settings): Settings {
+  return {
+    ...settings,
     database: { ...database, url: '' },
     gateway: { ...gateway, url: '', tools_url: '' },
     distributed: {
@@ -337,6 +344,26 @@ export function adapterSettings(settings: Settings, name: string, place: Adapter
       nodes: [],
       forwarding: { ...distributed.forwarding, default_action: 'execute_local', rules: [], routes: [] },
     },
+  };
+}
+
+/**
+ * The settings of the bridge of a runner: `trestle runner`. It offers the agents of this machine to the instances alone, which
+ * have the token, and keeps its data in a folder of its own inside the configured one.
+ */
+export function runnerSettings(settings: Settings, token: string, place: AdapterPlace): Settings {
+  const { agents, bridge, console: pages } = settings;
+  const custom = agents.custom.filter((agent) => agent.runner_agent === '' && agent.url === '');
+  const ids = new Set([...custom.map(({ id }) => id), ...agents.catalog]);
+  const elsewhere = agents.custom.filter((agent) => !custom.includes(agent)).map(({ id }) => id);
+  const catalog = agents.catalog.filter((id) => !elsewhere.includes(id));
+  return {
+    ...withoutOthers(settings),
+    agents: { ...agents, custom, catalog, default: ids.has(agents.default) ? agents.default : (catalog[0] ?? '') },
+    bridge: { ...bridge, auth_token: token, review_auth_token: '' },
+    console: { ...pages, enabled: false },
+    listen: '127.0.0.1:0',
+    data_dir: join(dataDirectory(settings, place.homeDirectory, place.xdgDataHome), 'runner'),
   };
 }
 

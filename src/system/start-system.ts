@@ -302,7 +302,7 @@ function relaySurface(surface: HttpSurface): HttpSurface {
   return {
     ...surface,
     routes: surface.routes.filter(({ path }) => isRelay(path)),
-    upgrades: [],
+    upgrades: surface.upgrades.filter(({ path }) => isRelay(path)),
     leave: () => undefined,
     settle: async () => undefined,
   };

@@ -88,7 +88,7 @@ export interface SettingsInForce {
 
 export interface SystemStatusOptions {
   readonly clock: Clock;
-  readonly bridge: Pick<Bridge, 'forOperators' | 'instances'>;
+  readonly bridge: Pick<Bridge, 'forOperators' | 'instances' | 'runners'>;
   totals(): HttpTotals;
   /** Writes that wait for the databases. */
   queued(): number;
@@ -150,8 +150,11 @@ export function startSystemStatus(options: SystemStatusOptions): SystemStatus {
       defineRoute(
         'GET /api/system/instances',
         bridge.forOperators,
-        { summary: 'The instances that share the database, for operators.', response: { 200: Instances } },
-        async () => ({ instances: [...(await bridge.instances())] }),
+        {
+          summary: 'The instances that share the database, and the runners, for operators.',
+          response: { 200: Instances },
+        },
+        async () => ({ instances: [...(await bridge.instances())], runners: [...(await bridge.runners())] }),
       ),
       defineRoute(
         'GET /api/system/settings',

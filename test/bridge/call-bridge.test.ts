@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { callBridge } from '../../src/bridge/call-bridge.ts';
+import { callBridge } from '../../src/bridge/agents/post-for-events.ts';
 import { type SeenRequest, sendEvents, startScriptedHttp } from '../kit/scripted-http.ts';
 
 const NOTICE = { jsonrpc: '2.0', method: 'session.update', params: { seq: 7 } };

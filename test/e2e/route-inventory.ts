@@ -4,6 +4,7 @@ export const ROUTES = [
   '/.well-known/jwks.json GET',
   '/acp GET',
   '/acp/rpc OPTIONS POST',
+  '/acp/runner GET',
   '/api/admin/agents/status GET',
   '/api/agent-server/v1/nodes GET',
   '/api/agent-server/v1/status POST',

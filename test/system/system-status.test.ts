@@ -36,6 +36,7 @@ function start(diagnose: () => Promise<readonly Finding[]> = async () => []) {
     clock,
     bridge: {
       forOperators: () => assert.fail('no request is sent'),
+      runners: async () => [],
       instances: async () => [
         {
           ...describeInstance({

@@ -90,7 +90,7 @@ export function installCommand(id: string, command: string): string {
   return `install "${command}", or correct the command of the agent in the settings`;
 }
 
-/** How the bridge reaches an agent: inside this process, as a program of this machine, or at an address. */
+/** How the bridge reaches an agent: inside this process, as a program of this machine, at an address, or on runners. */
 export type AgentPlace =
   | { readonly kind: 'in-process' }
   | {
@@ -102,7 +102,14 @@ export type AgentPlace =
       /** The preset that the program is; undefined for another one. */
       readonly preset?: string | undefined;
     }
-  | { readonly kind: 'remote'; readonly url: string; readonly token: string };
+  | { readonly kind: 'remote'; readonly url: string; readonly token: string }
+  | {
+      readonly kind: 'runner';
+      /** The id of the agent on the runner. */
+      readonly agent: string;
+      /** Labels that the runner must have. */
+      readonly requires: readonly string[];
+    };
 
 /** One agent of the catalog, in routing order. */
 export interface CatalogAgent {
@@ -176,7 +183,7 @@ export function isShippedAgent(id: string): boolean {
 
 /** What an entry leaves out comes from the preset of its id, if there is one. */
 function customAgents({ custom }: AgentsSettings): readonly CatalogAgent[] {
-  return custom.map(({ id, label, category, ...program }) => {
+  return custom.map(({ id, label, category, runner_agent: agent, requires, ...program }) => {
     const preset = agentPresets.find((row) => row.id === id);
     const ownCommand = program.command !== '' || preset === undefined;
     const command = ownCommand ? program.command : preset.command;
@@ -187,7 +194,10 @@ function customAgents({ custom }: AgentsSettings): readonly CatalogAgent[] {
       id,
       label: label === '' ? (preset?.label ?? id) : label,
       category,
-      place: placeOf({ ...program, command, args, env }, 'acp', isPreset ? id : undefined),
+      place:
+        agent === ''
+          ? placeOf({ ...program, command, args, env }, 'acp', isPreset ? id : undefined)
+          : { kind: 'runner', agent, requires },
     };
   });
 }

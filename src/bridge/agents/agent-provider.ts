@@ -1,6 +1,6 @@
+import type { Readable } from 'node:stream';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
-import type { RelayedFile } from '../artifacts/artifact-links.ts';
 import type { Artifact } from '../contract/session.ts';
 import type {
   CommandsEvent,
@@ -52,13 +52,23 @@ export interface AgentProvider {
    * cannot. Never rejects for a reason of the agent.
    */
   fork?(reference: string, fork: Fork): Promise<Forked>;
-  /** Of a remote agent: requests a file by the link that a turn's end gave. */
-  download?(path: string, signal: AbortSignal): Promise<RelayedFile>;
+  /** Of a remote agent: requests a file by the link that a turn's end gave; `runner` is the id of the runner that has it. */
+  download?(path: string, signal: AbortSignal, runner?: string): Promise<RelayedFile>;
   /** Ends what runs between turns for those who may not work any more. Absent: nothing does. */
   endWhere?(isMeant: (payer: Payer) => boolean): void;
   /** Ends everything the agent runs. Called once, when the bridge stops. */
   stop(): Promise<void>;
 }
+
+/** A file of another bridge, while it is being read. */
+export interface RelayedFile {
+  readonly contentType: string;
+  readonly sizeBytes: number;
+  readonly body: Readable;
+}
+
+/** How a file is requested from a remote agent. */
+export type Download = Parameters<NonNullable<AgentProvider['download']>>;
 
 /** The outcome of a login. */
 export interface LoginReport {
@@ -323,8 +333,9 @@ export interface TurnUsage {
   readonly costUsd?: number;
 }
 
-/** Two come from steps of a multi-agent run alone, the last two from the gateway. */
+/** Two come from steps of a multi-agent run alone, the last two from the gateway, TURN_INTERRUPTED from runners. */
 export type FailureCode =
+  | 'TURN_INTERRUPTED'
   | 'AGENT_FAILED'
   | 'BUDGET_EXCEEDED'
   | 'PERSON_NOT_CHARGED'

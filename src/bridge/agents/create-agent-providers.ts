@@ -3,8 +3,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { type AgentPlace, type CatalogAgent, readOnlyEnvironment } from './agent-catalog.ts';
 import type { AgentFence } from './agent-fence.ts';
 import { type AgentLimits, connectAgent, DEFAULT_AGENT_LIMITS, type LaunchAgent } from './agent-launcher.ts';
-import { createAgentLogin } from './agent-login.ts';
-import { createProgramProbe, type ProbeEffects } from './agent-probe.ts';
+import { createAgentLogin, createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentAbilities, AgentMode, AgentProvider, PermissionPolicy } from './agent-provider.ts';
 import { createProgramAgent } from './create-program-agent.ts';
@@ -23,6 +22,7 @@ export interface AgentProvidersOptions extends Pick<Runtime, 'clock' | 'logger'>
   wrap(provider: AgentProvider): AgentProvider;
   createBuiltin(): AgentProvider;
   createRemote(id: string, place: Place<'remote'>): AgentProvider;
+  createOnRunner(id: string, place: Place<'runner'>): AgentProvider;
   readonly limits?: Partial<AgentLimits>;
   /** Of all agents and owners together. */
   readonly maxProcesses: number;
@@ -34,6 +34,7 @@ export function createAgentProviders(options: AgentProvidersOptions): ReadonlyMa
   const create = ({ id, label, place }: CatalogAgent): AgentProvider => {
     if (place.kind === 'in-process') return options.wrap(options.createBuiltin());
     if (place.kind === 'remote') return options.createRemote(id, place);
+    if (place.kind === 'runner') return options.createOnRunner(id, place);
     return options.wrap(createFromProgram({ id, label }, place, options, limit));
   };
   return new Map(options.catalog.map((agent) => [agent.id, create(agent)]));

@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
-import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { AppError, type ErrorCode, errorCode } from '../../platform/errors/app-error.ts';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
+import type { RelayedFile } from '../agents/agent-provider.ts';
 import { networkReason } from '../agents/post-for-events.ts';
 
 /** What a signed path leads to: a file that this bridge keeps, or the link of another bridge. */
@@ -24,6 +24,8 @@ export interface ArtifactLinks {
 }
 
 const PREFIX = '/artifacts/';
+/** In the name of a place: between the id of an agent and that of its runner. */
+export const RUNNER_MARK = '~';
 const MAX_PATH_LENGTH = 6000;
 const SEGMENT = /^[\w.!~*'()%-]{1,1024}$/;
 
@@ -76,13 +78,6 @@ export function relinkArtifacts(result: unknown, relay: (path: string) => string
   }
   if (typeof ofJob === 'object' && ofJob !== null) relinkArtifacts(ofJob, relay);
   if (Array.isArray(jobs)) for (const job of jobs as unknown[]) relinkArtifacts(job, relay);
-}
-
-/** A file of another bridge, while it is being read. */
-export interface RelayedFile {
-  readonly contentType: string;
-  readonly sizeBytes: number;
-  readonly body: Readable;
 }
 
 export interface FileRequest {

@@ -3,7 +3,8 @@ import { basename } from 'node:path';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Call } from '../../platform/http/surface.ts';
-import type { RelayedFile } from './artifact-links.ts';
+import type { RelayedFile } from '../agents/agent-provider.ts';
+import { RUNNER_MARK } from './artifact-links.ts';
 import type { Artifacts, KeptFile } from './create-artifacts.ts';
 
 export interface DownloadParts {
@@ -13,7 +14,7 @@ export interface DownloadParts {
   readonly stopped: AbortSignal;
   /** Request a file by the link of another bridge: of a node, or of a remote agent, which may be unknown. */
   fromNode(id: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
-  fromAgent(id: string, path: string, signal: AbortSignal): Promise<RelayedFile> | undefined;
+  fromAgent(id: string, path: string, signal: AbortSignal, runner?: string): Promise<RelayedFile> | undefined;
   /** Requests a file of another instance of this database. Undefined: there are no others. */
   fromInstance: ((row: KeptFile['row'], signal: AbortSignal) => Promise<RelayedFile>) | undefined;
 }
@@ -47,7 +48,8 @@ export function createDownload({ artifacts, clock, stopped, ...parts }: Download
 
   async function fetchLink(place: string, path: string, signal: AbortSignal): Promise<RelayedFile> {
     const [kind, id] = [place.slice(0, place.indexOf('.')), place.slice(place.indexOf('.') + 1)];
-    const file = kind === 'node' ? parts.fromNode(id, path, signal) : parts.fromAgent(id, path, signal);
+    const [agent = '', runner] = id.split(RUNNER_MARK);
+    const file = kind === 'node' ? parts.fromNode(id, path, signal) : parts.fromAgent(agent, path, signal, runner);
     if (file === undefined) throw new AppError('NOT_FOUND');
     return file;
   }

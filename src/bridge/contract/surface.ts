@@ -156,3 +156,28 @@ export interface BridgeEvent {
   readonly event: 'session.needs_input' | 'job.started';
   readonly data: Readonly<Record<string, string | number>>;
 }
+
+const RUNNER_NAME = '^[a-z0-9][a-z0-9._-]{0,62}$';
+/** Of names and labels of runners. */
+export const RunnerLabel = Type.String({ pattern: RUNNER_NAME });
+const Runner = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  labels: Type.Array(Type.String()),
+  state: Type.Enum(['connected', 'leaving', 'away'], { description: '`leaving`: it is being stopped.' }),
+  instance: Type.String({ description: 'The instance that it is connected to; empty while it is away.' }),
+  version: Type.String(),
+  host: Type.String({ description: 'The name of its machine.' }),
+  slots: Type.Integer({ description: 'Turns that it takes at the same time.' }),
+  turns: Type.Integer({ description: 'Turns that run on it.' }),
+  agents: Type.Array(Type.Object({ id: Type.String(), state: Type.String(), version: Type.String() })),
+});
+export const RunnerList = Type.Array(Runner, { description: 'Machines that run agents for the instances.' });
+export type RunnerFacts = Static<typeof Runner>;
+
+/** What each method for commands returns. */
+export const runnerControlResults = {
+  'runners.create': Type.Object({ id: Type.String(), name: Type.String(), key: Type.String() }),
+  'runners.list': Type.Object({ runners: RunnerList }),
+  'runners.revoke': Type.Object({}),
+};

@@ -3,10 +3,10 @@ import type { LookupFunction } from 'node:net';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { ForeignError } from '../../platform/json-rpc/envelope.ts';
+import type { RelayedFile } from '../agents/agent-provider.ts';
 import { asObject } from '../agents/agent-text.ts';
-import { networkReason } from '../agents/post-for-events.ts';
-import { type FileRequest, type RelayedFile, requestFile } from '../artifacts/artifact-links.ts';
-import { type BridgeCall, callBridge, errorOf, readMessage, wordOf } from '../call-bridge.ts';
+import { type BridgeCall, callBridge, errorOf, networkReason, readMessage, wordOf } from '../agents/post-for-events.ts';
+import { type FileRequest, requestFile } from '../artifacts/artifact-links.ts';
 import { createPeerConnector, NotConnected } from './endpoints.ts';
 
 interface PeerCall

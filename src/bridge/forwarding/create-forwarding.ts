@@ -6,7 +6,8 @@ import type { PersonTokens, Principal } from '../../platform/identity/principal.
 import type { Dispatch, MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { BridgeCaller } from '../access.ts';
-import { type ArtifactLinks, type RelayedFile, relinkArtifacts } from '../artifacts/artifact-links.ts';
+import type { RelayedFile } from '../agents/agent-provider.ts';
+import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { MAIN } from '../principal.ts';

@@ -2,7 +2,7 @@ import type { LookupFunction, Socket } from 'node:net';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { BridgeCaller } from '../access.ts';
-import { readMessage } from '../call-bridge.ts';
+import { readMessage } from '../agents/post-for-events.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { NotificationSink } from '../sessions/update-hub.ts';
 import type { ForwardCandidate } from './decide-forward.ts';

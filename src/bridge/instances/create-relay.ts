@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { Type } from 'typebox';
 import { type Clock, deadline } from '../../platform/clock/clock.ts';
-import type { Randomness } from '../../platform/clock/randomness.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
@@ -12,9 +11,8 @@ import { type Call, defineRoute, type Guard, type Operation, Reply, type Route }
 import type { PersonTokens } from '../../platform/identity/principal.ts';
 import { createDispatch, type Dispatch, defineMethod, type MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { Logger } from '../../platform/log/logger.ts';
-import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import type { BridgeCaller } from '../access.ts';
-import type { RelayedFile } from '../artifacts/artifact-links.ts';
+import type { RelayedFile } from '../agents/agent-provider.ts';
 import { type BridgeClient, NO_RESUME } from '../bridge-client.ts';
 import { createCallPeer, requestPeerFile } from '../forwarding/call-node.ts';
 import { principalOf } from '../principal.ts';
@@ -30,11 +28,11 @@ import type { SessionSummaries } from '../workbench/session-summaries.ts';
 import type { RegisteredInstance } from './instance-registry.ts';
 import {
   createRelayClient,
-  createRelaySignatures,
   type FileKind,
   RELAY_PATH,
   type RelayCall,
   type RelayEnvelope,
+  type RelaySignatures,
   type RelayTarget,
   receiveCaller,
   type SignedRequest,
@@ -101,12 +99,11 @@ export interface RelayOptions {
   /** The data directory of this instance, by its name. */
   readonly home: string;
   readonly dataDirectory: string;
-  readonly keys: SecretKeys;
+  readonly signatures: RelaySignatures;
   readonly personTokens: PersonTokens | undefined;
   /** Undefined in tests: then what others do is found by looking. */
   readonly wakeUps?: WakeUps | undefined;
   readonly clock: Clock;
-  readonly randomness: Randomness;
   readonly logger: Pick<Logger, 'warn'>;
 }
 
@@ -128,9 +125,8 @@ const op = {
 } as const satisfies Readonly<Record<string, Operation>>;
 
 export function createRelay(options: RelayOptions): Relay {
-  const { database, instance, home, dataDirectory, keys, personTokens, clock, randomness, logger } = options;
+  const { database, instance, home, dataDirectory, signatures, personTokens, clock, logger } = options;
   const stopped = new AbortController();
-  const signatures = createRelaySignatures({ ...instance, instance: instance.id, keys, clock, randomness });
   const client = createRelayClient({
     signatures,
     callPeer: createCallPeer({ clock, idleMs: IDLE_MS }),

@@ -84,7 +84,7 @@ export interface RegisterInstanceOptions {
 
 const HEARTBEAT_MS = 2_000;
 /** With the pause between two looks, what a dead bridge left is settled within 12 seconds. */
-const DEAD_AFTER_MS = 8_000;
+export const DEAD_AFTER_MS = 8_000;
 /** Counted from when the last stored heartbeat was sent; others count from when it was stored. */
 const HELD_MS = 7_000;
 /** Between two heartbeats that were stored: after a longer one the database may have been away for all. */

@@ -1,10 +1,13 @@
 import { open, readFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
+import type { Randomness } from '../../platform/clock/randomness.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Named } from '../../platform/runtime/runtime.ts';
+import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { isTunnelAddress } from '../forwarding/endpoints.ts';
+import type { Runners } from '../runners/create-runners.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
 import { createRelay, type Relay, type RelayOptions } from './create-relay.ts';
 import {
@@ -13,16 +16,22 @@ import {
   type RegisterInstanceOptions,
   registerInstance,
 } from './instance-registry.ts';
+import { createRelaySignatures } from './relay-call.ts';
 
 export interface InstanceOptions
-  extends Omit<RelayOptions, 'instance' | 'home'>,
+  extends Omit<RelayOptions, 'instance' | 'home' | 'signatures'>,
     Pick<RegisterInstanceOptions, 'load'> {
+  /** Sign requests between instances. */
+  readonly keys: SecretKeys;
+  readonly randomness: Randomness;
   readonly makeId: MakeId;
   readonly version: string;
   /** Where this instance is to listen, for the list of instances. */
   readonly address: string;
   /** Where other instances reach this one, as a URL; empty until it listens. */
   readonly reachableAt?: (() => string) | undefined;
+  /** Undefined in tests. */
+  readonly runners?: Runners | undefined;
   /** Called when an operator wants this instance to leave. */
   readonly onDrain?: (() => void) | undefined;
 }
@@ -52,8 +61,14 @@ export async function openInstance(
   wakeUps?.on(DRAIN_TOPIC, (subject) => {
     if (subject === instance.id) options.onDrain?.();
   });
-  if (!isShared) return { instance, home, relay: undefined };
-  const shared = { database, dataDirectory, keys, personTokens, wakeUps, clock, randomness, logger };
+  const joining = { instance: instance.id, deadAfterMs: instance.lease.deadAfterMs, wakeUps };
+  if (!isShared) {
+    options.runners?.join(joining);
+    return { instance, home, relay: undefined };
+  }
+  const signatures = createRelaySignatures({ ...instance, instance: instance.id, keys, clock, randomness });
+  options.runners?.join({ ...joining, signatures });
+  const shared = { database, dataDirectory, signatures, personTokens, wakeUps, clock, logger };
   return { instance, home, relay: createRelay({ ...shared, instance, home } satisfies Named<RelayOptions>) };
 }
 

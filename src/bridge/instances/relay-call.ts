@@ -8,8 +8,9 @@ import { RelayedError, type RequestId } from '../../platform/json-rpc/envelope.t
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { BridgeCaller, RelayedClient } from '../access.ts';
+import type { RelayedFile } from '../agents/agent-provider.ts';
 import { asObject } from '../agents/agent-text.ts';
-import type { FileRequest, RelayedFile } from '../artifacts/artifact-links.ts';
+import type { FileRequest } from '../artifacts/artifact-links.ts';
 import { bridgeErrors } from '../errors.ts';
 import type { CallPeer, PeerAnswer, PeerError, requestPeerFile } from '../forwarding/call-node.ts';
 import type { InstanceRow } from '../storage/bridge-schema.ts';

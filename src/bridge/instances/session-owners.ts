@@ -4,8 +4,8 @@ import { ownersSought, ownFirst, type Principal } from '../../platform/identity/
 import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { RelayedClient } from '../access.ts';
+import { wordOf } from '../agents/post-for-events.ts';
 import type { BridgeClient, ResumeRequest } from '../bridge-client.ts';
-import { wordOf } from '../call-bridge.ts';
 import type { PeerAnswer } from '../forwarding/call-node.ts';
 import { createCallOrder } from '../forwarding/forwarding-dispatch.ts';
 import { seqOf } from '../forwarding/update-relay.ts';

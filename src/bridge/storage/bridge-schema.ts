@@ -19,10 +19,18 @@ export interface BridgeSchema {
   permissions: PermissionRow;
   permission_rules: PermissionRuleRow;
   attachments: Defaulted<AttachmentRow, 'home'>;
+  runners: RunnerRow;
+  runner_turns: RunnerTurnRow;
 }
 
 /** A row of something with files; `home` names the data directory that has them, and is empty on SQLite. */
 export type NewRow<Row extends { readonly home: string }> = Omit<Row, 'home'> & Partial<Pick<Row, 'home'>>;
+/** What belongs to a principal. */
+interface Owned {
+  readonly id: string;
+  readonly owner: string;
+  readonly tenant: string;
+}
 type Defaulted<Row, Name extends keyof Row> = Omit<Row, Name> & { readonly [Key in Name]: Generated<Row[Key]> };
 
 export interface InstanceRow {
@@ -36,14 +44,35 @@ export interface InstanceRow {
   readonly report: string;
 }
 
+/** A machine with agents that connects to the instances by itself. */
+export interface RunnerRow {
+  readonly id: string;
+  readonly name: string;
+  /** Of its key. */
+  readonly key_hash: string;
+  /** Both as JSON text; the second one is what it said last, and empty before. */
+  readonly labels: string;
+  readonly report: string;
+  /** Turns that it takes at the same time; 0 before it was connected. */
+  readonly slots: number;
+  /** The bridge that it is connected to, and the connection; empty while it is away. */
+  readonly instance: string;
+  readonly connection: string;
+}
+
+/** A turn that a bridge runs on a runner, by the name of the session there. */
+export interface RunnerTurnRow {
+  readonly id: string;
+  readonly runner_id: string;
+  readonly instance: string;
+}
+
 /** A session of an app. After it was closed only its key, its names and its last number are left. */
-export interface SessionRow {
+export interface SessionRow extends Omit<Owned, 'id'> {
   readonly key: string;
   /** What the app calls it: unique for its owner only. */
   readonly session_id: string;
   readonly thread_id: string;
-  readonly owner: string;
-  readonly tenant: string;
   /** The bridge that runs a turn of it; empty while none does. */
   readonly instance: string;
   readonly provider_id: string;
@@ -67,11 +96,8 @@ export interface SessionRow {
 }
 
 /** One turn: its prompt and its outcome. The turns of a session are its history. */
-export interface TurnRow {
-  readonly id: string;
+export interface TurnRow extends Owned {
   readonly session_key: string;
-  readonly owner: string;
-  readonly tenant: string;
   readonly instance: string;
   readonly method: string;
   /** The id of the call, as JSON text. */
@@ -107,11 +133,8 @@ export interface UpdateChunkRow {
 }
 
 /** A decision that somebody may ask about later. */
-export interface AuditRow {
-  readonly id: string;
+export interface AuditRow extends Owned {
   readonly at: number;
-  readonly owner: string;
-  readonly tenant: string;
   readonly action: string;
   readonly decision: string;
   readonly session_id: string;
@@ -134,10 +157,7 @@ export interface BuiltinMessageRow {
 }
 
 /** A background job (contract/bridge 7). */
-export interface JobRow {
-  readonly id: string;
-  readonly owner: string;
-  readonly tenant: string;
+export interface JobRow extends Owned {
   readonly status: JobStatus;
   /** The agent that was asked for or found; the one that did the work, once it is known. May be empty. */
   readonly provider_id: string;
@@ -184,10 +204,7 @@ export interface JobRow {
 }
 
 /** A file that a turn produced; its bytes lie in the data directory under its id. */
-export interface ArtifactRow {
-  readonly id: string;
-  readonly owner: string;
-  readonly tenant: string;
+export interface ArtifactRow extends Owned {
   readonly session_key: string;
   readonly turn_id: string;
   /** As JSON text: the name of a file may hold what no column takes. */
@@ -203,9 +220,7 @@ export interface ArtifactRow {
 export type JobStatus = 'pending' | 'running' | 'completed' | 'failed';
 
 /** How many jobs of an owner and an agent are in each state. The sums over all shards count. */
-export interface JobCountRow {
-  readonly owner: string;
-  readonly tenant: string;
+export interface JobCountRow extends Omit<Owned, 'id'> {
   readonly provider_id: string;
   readonly shard: number;
   readonly pending: number;
@@ -228,11 +243,9 @@ export interface JobDeliveryRow {
 }
 
 /** One attempt to deliver something about an ended job. */
-export interface DeliveryAttemptRow {
+export interface DeliveryAttemptRow extends Pick<JobDeliveryRow, 'job_id' | 'kind'> {
   readonly delivery_id: string;
   readonly attempt: number;
-  readonly job_id: string;
-  readonly kind: JobDeliveryRow['kind'];
   readonly started_at: number;
   /** Null while it is under way, and forever when its bridge ended first. */
   readonly ended_at: number | null;
@@ -242,10 +255,7 @@ export interface DeliveryAttemptRow {
 }
 
 /** A task that becomes a job at certain times. */
-export interface ScheduleRow {
-  readonly id: string;
-  readonly owner: string;
-  readonly tenant: string;
+export interface ScheduleRow extends Owned {
   /** As JSON text, since a name may hold characters that no text column takes. */
   readonly name: string;
   /** Empty when `every_ms` is given. */
@@ -288,12 +298,10 @@ export interface SessionRouteRow {
 }
 
 /** What lists show of an open session. Whether it runs or waits is not stored here: its open turns say so. */
-export interface SummaryRow {
+export interface SummaryRow extends Omit<Owned, 'id'> {
   readonly session_key: string;
   readonly session_id: string;
   readonly thread_id: string;
-  readonly owner: string;
-  readonly tenant: string;
   /** As JSON text, since a title may hold characters that no text column takes. Empty until the first turn begins. */
   readonly title: string;
   /** Title and session id in lower case, for searches; without characters that no text column takes. */
@@ -331,12 +339,9 @@ export interface SummaryRow {
 }
 
 /** A question of an agent that a person is to answer. */
-export interface PermissionRow {
-  readonly id: string;
+export interface PermissionRow extends Owned {
   readonly session_key: string;
   readonly session_id: string;
-  readonly owner: string;
-  readonly tenant: string;
   readonly turn_id: string;
   /** The bridge whose turn waits for the answer. */
   readonly instance: string;
@@ -364,10 +369,7 @@ export interface PermissionRow {
 }
 
 /** An answer that counts for the same question again. */
-export interface PermissionRuleRow {
-  readonly id: string;
-  readonly owner: string;
-  readonly tenant: string;
+export interface PermissionRuleRow extends Owned {
   /** Empty: for every session of the owner in the folder. */
   readonly session_key: string;
   readonly session_id: string;
@@ -383,10 +385,7 @@ export interface PermissionRuleRow {
 }
 
 /** A file that was uploaded for a prompt; its bytes lie in the data directory under its id. */
-export interface AttachmentRow {
-  readonly id: string;
-  readonly owner: string;
-  readonly tenant: string;
+export interface AttachmentRow extends Owned {
   /** As JSON text. */
   readonly name: string;
   readonly content_type: string;

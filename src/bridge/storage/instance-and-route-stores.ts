@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
-import type { BridgeSchema, InstanceRow, NewRow, SessionRouteRow } from './bridge-schema.ts';
+import type { BridgeSchema, InstanceRow, NewRow, RunnerRow, RunnerTurnRow, SessionRouteRow } from './bridge-schema.ts';
 
 type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
 
@@ -201,4 +201,115 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
 export function isAlive(deadAfterMs: number | undefined) {
   if (deadAfterMs === undefined) return sql<boolean>`1 = 0`;
   return sql<boolean>`heartbeat_at >= ${DATABASE_TIME} - ${sql.lit(deadAfterMs)}`;
+}
+
+/** `connected`: the bridge that it is connected to lives. `turns`: those that living bridges run on it. */
+export type ListedRunner = RunnerRow & { readonly connected: boolean; readonly turns: number };
+
+/** Machines with agents, and what runs on them. */
+export interface RunnerStore {
+  /** Throws STORAGE_DUPLICATE for a name that is taken. */
+  add(runner: Pick<RunnerRow, 'id' | 'name' | 'key_hash' | 'labels'>): Promise<void>;
+  /** False: there is none of that name. */
+  remove(name: string): Promise<boolean>;
+  find(id: string): Promise<RunnerRow | undefined>;
+  findByKey(keyHash: string): Promise<RunnerRow | undefined>;
+  /** The oldest first. */
+  list(): Promise<readonly ListedRunner[]>;
+  /** The runner is connected here from now on. False: it was removed. */
+  connect(id: string, connection: Pick<RunnerRow, 'instance' | 'connection' | 'slots' | 'report'>): Promise<boolean>;
+  /** False: it has another connection by now, or was removed. */
+  report(id: string, connection: string, report: string): Promise<boolean>;
+  disconnect(id: string, connection: string): Promise<void>;
+  /** Notes a turn before it is sent to its runner. False: as many turns run there as it takes. */
+  take(turn: RunnerTurnRow): Promise<boolean>;
+  release(turnId: string): Promise<void>;
+  /** Names of the turns that living bridges run on it. Those of others are deleted. */
+  turnsOn(runnerId: string): Promise<ReadonlySet<string>>;
+}
+
+/** `own`: this bridge. `deadAfterMs` undefined: no other shares the store. */
+export function createRunnerStore(
+  database: Database<BridgeSchema>,
+  own: () => string,
+  deadAfterMs: number | undefined,
+): RunnerStore {
+  const { query } = database;
+  /** Whether the bridge that a row names lives. */
+  const lives = (table: 'runners' | 'runner_turns') => {
+    const isOwn = sql<boolean>`${sql.ref(`${table}.instance`)} = ${own()}`;
+    if (deadAfterMs === undefined) return isOwn;
+    const living = sql`select 1 from instances where instances.id = ${sql.ref(`${table}.instance`)} and ${isAlive(deadAfterMs)}`;
+    return sql<boolean>`(${isOwn} or exists (${living}))`;
+  };
+  const countOn = (runnerId: ReturnType<typeof sql>) =>
+    sql<number>`(select count(*) from runner_turns where runner_turns.runner_id = ${runnerId} and ${lives('runner_turns')})`;
+  const changed = async (statement: Parameters<typeof database.write>[0][number]) =>
+    (await database.write([statement]))[0].changes > 0;
+  return {
+    async add(runner) {
+      const row = { ...runner, report: '', slots: 0, instance: '', connection: '' };
+      await database.write([query.insertInto('runners').values(row).compile()]);
+    },
+    remove: (name) => changed(query.deleteFrom('runners').where('name', '=', name).compile()),
+    async find(id) {
+      return (await database.readKeyed(query.selectFrom('runners').selectAll().where('id', '=', id).compile()))[0];
+    },
+    async findByKey(keyHash) {
+      const found = query.selectFrom('runners').selectAll().where('key_hash', '=', keyHash);
+      return (await database.readKeyed(found.compile()))[0];
+    },
+    async list() {
+      const all = query
+        .selectFrom('runners')
+        .selectAll()
+        .select([lives('runners').as('connected'), countOn(sql.ref('runners.id')).as('turns')]);
+      const rows = await database.read(all.orderBy('id').limit(MAX_LISTED).compile());
+      return rows.map((row) => ({ ...row, connected: Boolean(row.connected), turns: Number(row.turns) }));
+    },
+    connect: (id, connection) => changed(query.updateTable('runners').set(connection).where('id', '=', id).compile()),
+    report: (id, connection, report) =>
+      changed(
+        query
+          .updateTable('runners')
+          .set({ report })
+          .where('id', '=', id)
+          .where('connection', '=', connection)
+          .compile(),
+      ),
+    async disconnect(id, connection) {
+      const gone = query.updateTable('runners').set({ instance: '', connection: '' }).where('id', '=', id);
+      await database.write([gone.where('connection', '=', connection).compile()]);
+    },
+    async take({ id, runner_id, instance }) {
+      // The first statement locks the runner, so that others count after this one has been noted.
+      const lock = query
+        .updateTable('runners')
+        .set(({ ref }) => ({ slots: ref('slots') }))
+        .where('id', '=', runner_id);
+      const room = query
+        .selectFrom('runners')
+        .select([sql.val(id).as('id'), 'runners.id as runner_id', sql.val(instance).as('instance')])
+        .where('runners.id', '=', runner_id)
+        .where(sql<boolean>`${countOn(sql.ref('runners.id'))} < runners.slots`);
+      const note = query
+        .insertInto('runner_turns')
+        .columns(['id', 'runner_id', 'instance'])
+        .expression(room)
+        .onConflict((conflict) => conflict.column('id').doUpdateSet({ instance }));
+      const [, noted] = await database.write([lock.compile(), note.compile()]);
+      return (noted?.changes ?? 0) > 0;
+    },
+    async release(turnId) {
+      await database.write([query.deleteFrom('runner_turns').where('id', '=', turnId).compile()]);
+    },
+    async turnsOn(runnerId) {
+      const ofRunner = query.deleteFrom('runner_turns').where('runner_id', '=', runnerId);
+      await database.write([ofRunner.where(sql<boolean>`not ${lives('runner_turns')}`).compile()]);
+      const rows = await database.read(
+        query.selectFrom('runner_turns').select('id').where('runner_id', '=', runnerId).compile(),
+      );
+      return new Set(rows.map(({ id }) => id));
+    },
+  };
 }

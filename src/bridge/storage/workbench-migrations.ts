@@ -317,4 +317,25 @@ export const workbenchMigrations: readonly Migration[] = [
       schema.alterTable('instances').addColumn('report', 'text', (column) => column.notNull().defaultTo('')),
     ],
   },
+  {
+    id: '0025-runners',
+    statements: ({ schema }) => [
+      schema
+        .createTable('runners')
+        .addColumn('id', 'text', (column) => column.primaryKey())
+        .addColumn('name', 'text', (column) => column.notNull().unique())
+        .addColumn('key_hash', 'text', (column) => column.notNull().unique())
+        .addColumn('labels', 'text', (column) => column.notNull())
+        .addColumn('report', 'text', (column) => column.notNull())
+        .addColumn('slots', 'integer', (column) => column.notNull())
+        .addColumn('instance', 'text', (column) => column.notNull())
+        .addColumn('connection', 'text', (column) => column.notNull()),
+      schema
+        .createTable('runner_turns')
+        .addColumn('id', 'text', (column) => column.primaryKey())
+        .addColumn('runner_id', 'text', (column) => column.notNull())
+        .addColumn('instance', 'text', (column) => column.notNull()),
+      schema.createIndex('runner_turns_runner').on('runner_turns').columns(['runner_id', 'instance']),
+    ],
+  },
 ];

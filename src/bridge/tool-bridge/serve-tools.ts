@@ -310,7 +310,8 @@ function resultOf(reply: RemoteReply): Readonly<Record<string, unknown>> {
     case 'error':
       throw refused(reply.message);
     case 'unreachable':
-      throw refused(`the bridge cannot be reached: ${reply.reason}`);
+    case 'absent':
+      throw refused(`the bridge cannot be reached: ${'reason' in reply ? reply.reason : 'its runner is away'}`);
     case 'aborted':
       throw refused('the bridge did not answer in time, or the call was cancelled');
   }

@@ -6,17 +6,19 @@ export interface FetchLimits {
   readonly maxBytes?: number;
   /** For the whole call, until the last byte of the response. */
   readonly timeoutMs?: number;
+  /** Sends the request in the place of `fetch`. */
+  readonly send?: typeof fetch;
 }
 
 /** As `fetch`, with a limit on time and size: resolves when the whole response has been read. Redirects are errors unless `init` has them. */
 export async function boundedFetch(
   url: string,
   init: RequestInit = {},
-  { maxBytes = MAX_BYTES, timeoutMs = TIMEOUT_MS }: FetchLimits = {},
+  { maxBytes = MAX_BYTES, timeoutMs = TIMEOUT_MS, send = fetch }: FetchLimits = {},
 ): Promise<Response> {
   const timeout = AbortSignal.timeout(timeoutMs);
   const signal = init.signal ? AbortSignal.any([init.signal, timeout]) : timeout;
-  const { status, headers, body } = await fetch(url, { redirect: 'error', ...init, signal });
+  const { status, headers, body } = await send(url, { redirect: 'error', ...init, signal });
   const bytes = await readAtMost(body, maxBytes);
   if (bytes === undefined) throw new Error(`the response is larger than ${maxBytes} bytes`);
   const mayHaveBody = status !== 204 && status !== 205 && status !== 304;

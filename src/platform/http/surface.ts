@@ -144,6 +144,8 @@ export interface UpgradeRoute<Caller = unknown> {
   readonly summary: string;
   /** The shape of this row's errors, where it is not the surface's `errorSchema`. */
   readonly error?: TSchema;
+  /** Left out of the API description, because only this program calls it. */
+  readonly unlisted?: boolean;
   accept(channel: MessageChannel, head: RequestHead, caller: Caller): void;
   /** Asked for every open socket after a reload: false closes it (1008). */
   stillAllowed(caller: Caller): boolean;

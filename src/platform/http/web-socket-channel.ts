@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { WebSocket } from 'ws';
+import { createWebSocketStream, WebSocket } from 'ws';
 import type { Clock } from '../clock/clock.ts';
 import { encodeParts } from '../json-rpc/envelope.ts';
 import type { ChannelEnd, MessageChannel } from '../json-rpc/message-channel.ts';
@@ -136,6 +136,14 @@ export class WebSocketChannel implements MessageChannel, Beating {
   onEnd(listener: (end: ChannelEnd) => void): void {
     this.#onEnd = listener;
     if (this.#end !== undefined) listener(this.#end);
+  }
+
+  bytes(): Duplex {
+    this.#socket.off('message', onMessage);
+    this.#socket.on('message', onPong);
+    const stream = createWebSocketStream(this.#socket);
+    if (this.#socket.isPaused) this.#socket.resume();
+    return stream;
   }
 
   beat(): void {

@@ -1,5 +1,5 @@
 import { Buffer, isUtf8 } from 'node:buffer';
-import type { Readable, Writable } from 'node:stream';
+import type { Duplex, Readable, Writable } from 'node:stream';
 import { type Clock, systemClock } from '../clock/clock.ts';
 import { STALLED_AFTER_MS, watchStalledWrites, whenDrained } from '../queue/stalled-writes.ts';
 
@@ -24,6 +24,8 @@ export interface MessageChannel {
   /** One listener each; messages that came before it was set are kept for it. */
   onMessage(listener: (text: string) => void): void;
   onEnd(listener: (end: ChannelEnd) => void): void;
+  /** Makes a stream of bytes of the channel, instead of messages; its ends are those of the channel. Only WebSockets can. */
+  bytes?(): Duplex;
 }
 
 export interface LineChannelOptions {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { NO_FENCE } from '../../../src/bridge/agents/agent-fence.ts';
 import { connectAgent, createAgentLauncher, createFindProgram } from '../../../src/bridge/agents/agent-launcher.ts';
-import { createAgentLogin } from '../../../src/bridge/agents/agent-login.ts';
+import { createAgentLogin } from '../../../src/bridge/agents/agent-probe.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { silentLogger } from '../../kit/silent-logger.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readMessage } from '../../../src/bridge/call-bridge.ts';
+import { readMessage } from '../../../src/bridge/agents/post-for-events.ts';
 import { type PeerAnswer, readPeerDocument } from '../../../src/bridge/forwarding/call-node.ts';
 
 const error = (code: number, data: object) => JSON.stringify({ id: 1, error: { code, message: 'm', data } });

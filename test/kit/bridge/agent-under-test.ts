@@ -121,6 +121,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
     maxProcesses: options.maxProcesses ?? 16,
     createBuiltin: never,
     createRemote: never,
+    createOnRunner: never,
     ...(options.limits !== undefined && { limits: options.limits }),
     clock: options.clock ?? systemClock,
     logger: silentLogger,

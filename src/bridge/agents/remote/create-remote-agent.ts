@@ -4,8 +4,7 @@ import type { Randomness } from '../../../platform/clock/randomness.ts';
 import { boundedFetch, readAtMost } from '../../../platform/http/bounded-fetch.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Logger } from '../../../platform/log/logger.ts';
-import { requestFile } from '../../artifacts/artifact-links.ts';
-import { readMessage } from '../../call-bridge.ts';
+import { RUNNER_MARK, requestFile } from '../../artifacts/artifact-links.ts';
 import { MAX_INLINE_BYTES } from '../../contract/session.ts';
 import { QuestionEvent, type QuestionForm } from '../../contract/session-update.ts';
 import { hopHeader } from '../../forwarding/call-node.ts';
@@ -21,7 +20,7 @@ import type {
   SupervisedTurn,
 } from '../agent-provider.ts';
 import { asObject, objectsIn, textOf } from '../agent-text.ts';
-import { networkReason } from '../post-for-events.ts';
+import { networkReason, readMessage } from '../post-for-events.ts';
 import type { ProbeResult } from '../probe-board.ts';
 import type { PlacedFile } from '../prompt-content.ts';
 import {
@@ -50,6 +49,11 @@ export interface RemoteAgentOptions {
   /** How many bridges a call may pass (`distributed.forwarding.hop_limit`). */
   readonly hopLimit: number;
   readonly limits?: RemoteConnectionOptions['limits'];
+  readonly through?: RemoteConnectionOptions['through'];
+  /** Of a runner: its id, and the agent there. */
+  readonly runner?: { readonly id: string; readonly agent: string };
+  /** The name of a new conversation. Undefined: a new id. */
+  nameFor?(turn: AgentTurn): string | undefined;
 }
 
 /** In a row: between them pauses of five seconds at most. */
@@ -70,11 +74,12 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
   const { id, clock, makeId, logger } = options;
   const callRemote = createRemoteConnection(options);
   const base = `${options.url.replace(/\/$/, '')}/api/bridge`;
+  const place = options.runner === undefined ? id : `${id}${RUNNER_MARK}${options.runner.id}`;
   let abilities = NO_ABILITIES;
 
   async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
     const isNew = turn.reference === undefined;
-    const reference = turn.reference ?? makeId('remote-');
+    const reference = turn.reference ?? options.nameFor?.(turn) ?? makeId('remote-');
     if (isNew) turn.opened(reference);
     const hop = turn.hop + 1;
     if (hop > options.hopLimit) return tooManyBridges(turn.hop, options.hopLimit);
@@ -106,7 +111,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         },
       });
       if (reply.kind === 'result') turn.usedModel(textOf(reply.result.resolvedModel));
-      const end = readTurnEnd(reply, `agent.${id}`);
+      const end = readTurnEnd(reply, `agent.${place}`);
       // There is nothing yet that could have been lost.
       return isNew && end.kind === 'lost' ? { kind: 'failed', code: 'AGENT_FAILED', error: end.detail } : end;
     } finally {
@@ -147,7 +152,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         ...(body !== undefined && { body: JSON.stringify(body) }),
         ...(signal !== undefined && { signal }),
       },
-      { timeoutMs },
+      { timeoutMs, ...(options.through !== undefined && { send: options.through.fetch }) },
     );
     const text = await response.text();
     return { status: response.status, answer: asObject(readMessage(text)) };
@@ -192,7 +197,8 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
   async function upload({ name, contentType, read }: PlacedFile, stop: AbortSignal): Promise<string> {
     const { signal, release } = deadline(clock, UPLOAD_MS, [stop]);
     try {
-      const response = await fetch(new URL('api/bridge/attachments', `${options.url.replace(/\/$/, '')}/`), {
+      const { fetch: send = fetch } = options.through ?? {};
+      const response = await send(new URL('api/bridge/attachments', `${options.url.replace(/\/$/, '')}/`), {
         method: 'POST',
         headers: {
           ...authorizationOf(options.token),
@@ -248,6 +254,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         headers: { ...authorizationOf(options.token), ...hopHeader(1) },
         place: id,
         signal,
+        ...(options.through !== undefined && { dispatcher: options.through.dispatcher }),
       }),
     stop: () => Promise.resolve(),
   };
@@ -352,7 +359,7 @@ function notSent(error: unknown): { readonly error: string } {
   return { error: `The attachments could not be sent to the agent: ${networkReason(error)}.` };
 }
 
-function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, turn: AgentTurn): object {
+function turnParams({ isScratchFolder, runner }: RemoteAgentOptions, reference: string, turn: AgentTurn): object {
   const { workingDirectory, model, skills } = turn;
   return {
     sessionId: reference,
@@ -360,6 +367,7 @@ function turnParams({ isScratchFolder }: RemoteAgentOptions, reference: string, 
     taskPrompt: turn.prompt,
     ...(!isScratchFolder(workingDirectory) && { workingDirectory }),
     routing: {
+      ...(runner !== undefined && { explicitProviderId: runner.agent }),
       ...(model !== '' && { explicitModel: model }),
       ...(skills.length > 0 && { explicitSkills: skills, availableSkills: skills }),
       ...(turn.asks === true && { permissions: 'ask' }),
@@ -378,7 +386,7 @@ function serversOf({ mcpServers = [] }: AgentTurn): { readonly mcpServers?: Agen
 function readCapabilities(reply: RemoteReply): ProbeResult {
   if (reply.kind === 'aborted') return { status: 'failed: timed out', version: '' };
   if (reply.kind !== 'result') {
-    const reason = reply.kind === 'error' ? reply.message : reply.reason;
+    const reason = reply.kind === 'error' ? reply.message : 'reason' in reply ? reply.reason : 'its runner is away';
     return { status: `failed: ${reason.slice(0, 80)}`, version: '' };
   }
   const { providerProbeSummary: probes, providerCatalog: catalog } = reply.result;

@@ -1,11 +1,21 @@
+import type { Dispatcher } from 'undici';
 import { type Clock, pause } from '../../../platform/clock/clock.ts';
 import type { Randomness } from '../../../platform/clock/randomness.ts';
+import { errorCode } from '../../../platform/errors/app-error.ts';
 import { backoffDelay } from '../../../platform/retry/retry.ts';
 import { QUESTIONS_HEADER } from '../../bridge-client.ts';
-import { type BridgeResponse, callBridge, errorOf, readMessage, wordOf } from '../../call-bridge.ts';
 import { hopHeader } from '../../forwarding/call-node.ts';
 import { asObject } from '../agent-text.ts';
-import { failedToConnect, networkReason } from '../post-for-events.ts';
+import {
+  type BridgeResponse,
+  callBridge,
+  errorOf,
+  failedToConnect,
+  networkReason,
+  RUNNER_ABSENT,
+  readMessage,
+  wordOf,
+} from '../post-for-events.ts';
 
 /** How a call ended. Nothing is thrown but faults of ours. */
 export type RemoteReply =
@@ -13,6 +23,8 @@ export type RemoteReply =
   | { readonly kind: 'error'; readonly word: string; readonly message: string }
   /** `mayHaveStarted`: the call was sent, and its outcome is unknown. */
   | { readonly kind: 'unreachable'; readonly reason: string; readonly mayHaveStarted: boolean }
+  /** The runner of the agent was away for too long. */
+  | { readonly kind: 'absent'; readonly mayHaveStarted: boolean }
   | { readonly kind: 'aborted' };
 
 export interface RemoteCall {
@@ -42,6 +54,8 @@ export interface RemoteConnectionOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly randomness: Pick<Randomness, 'below'>;
   readonly limits?: Partial<typeof LIMITS> | undefined;
+  /** What sends to an agent on a runner. Undefined: the network. */
+  readonly through?: { readonly dispatcher: Dispatcher; readonly fetch: typeof fetch } | undefined;
 }
 
 const LIMITS = {
@@ -76,6 +90,7 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
       if (call.signal.aborted) return { kind: 'aborted' };
       const before = progress.lastSeq();
       const outcome = await attemptOnce(call, progress);
+      if (outcome.kind === 'absent') return { kind: 'absent', mayHaveStarted };
       if (outcome.kind !== 'again') return outcome;
       mayHaveStarted ||= outcome.wasSent;
       inARow = progress.lastSeq() === before ? inARow + 1 : 1;
@@ -106,11 +121,13 @@ export function createRemoteConnection(options: RemoteConnectionOptions): CallRe
         headersTimeoutMs: limits.headersMs,
         idleTimeoutMs: limits.idleMs,
         maxEventCharacters: MAX_EVENT_CHARACTERS,
+        ...(options.through !== undefined && { dispatcher: options.through.dispatcher }),
         notified: (method, params) => (method === 'session.update' ? progress.take(asObject(params)) : undefined),
       });
       return readResponse(response);
     } catch (error) {
       if (call.signal.aborted) return { kind: 'aborted' };
+      if (errorCode(error) === RUNNER_ABSENT) return { kind: 'absent', mayHaveStarted: false };
       return { kind: 'again', reason: networkReason(error), wasSent: !failedToConnect(error) };
     }
   }

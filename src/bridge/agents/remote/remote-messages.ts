@@ -146,6 +146,10 @@ export function readTurnEnd(reply: RemoteReply, place: string): AgentEnd {
       return failed(
         `The agent cannot be reached: ${reply.reason}${reply.mayHaveStarted ? '; whether it has done its work is not known' : ''}.`,
       );
+    case 'absent': {
+      const error = 'The runner of the agent was away for more than a minute.';
+      return { kind: 'failed', code: reply.mayHaveStarted ? 'TURN_INTERRUPTED' : 'PROVIDER_UNAVAILABLE', error };
+    }
     case 'error':
       if (reply.word === CONTINUATION_LOST) return { kind: 'lost', detail: reply.message };
       return failed(reply.message === '' ? 'The agent answered with an error.' : reply.message);

@@ -63,7 +63,7 @@ export function buildOpenApi({ title, version, surfaces, methods }: OpenApiInput
       const ofMethods = route.body === undefined ? undefined : methodsAt(route.path);
       operations[key] = describer.ofRoute(operationId, route, parameters, ofMethods);
     }
-    for (const upgrade of surface.upgrades) {
+    for (const upgrade of surface.upgrades.filter(({ unlisted }) => unlisted !== true)) {
       const { path, parameters } = pathTemplate(upgrade.path);
       const operations = operationsAt(path);
       // An address can answer plain requests too: then both share the one GET operation that OpenAPI has for them.

@@ -116,7 +116,7 @@ export function isObject(value: unknown): value is JsonObject {
 
 export type DescribedRoute = Pick<Route, 'method' | 'path' | 'summary' | 'body' | 'schema' | 'unlisted'>;
 
-export interface DescribedUpgrade extends Pick<UpgradeRoute, 'path' | 'summary' | 'error'> {
+export interface DescribedUpgrade extends Pick<UpgradeRoute, 'path' | 'summary' | 'error' | 'unlisted'> {
   readonly query?: TSchema;
 }
 

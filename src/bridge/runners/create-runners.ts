@@ -1,0 +1,388 @@
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { Type } from 'typebox';
+import { Check } from 'typebox/value';
+import { pause, type Repeated, repeat, withinTime } from '../../platform/clock/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
+import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
+import { createFailureThrottle } from '../../platform/http/failure-throttle.ts';
+import type { RequestHead, UpgradeRoute } from '../../platform/http/surface.ts';
+import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
+import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import { createToken } from '../../platform/secrets/tokens.ts';
+import { asObject, objectsIn, textOf } from '../agents/agent-text.ts';
+import { RUNNER_ABSENT, readMessage } from '../agents/post-for-events.ts';
+import { authorizationOf, type RemoteConnectionOptions } from '../agents/remote/remote-connection.ts';
+import { type RunnerFacts, RunnerLabel, runnerControlResults } from '../contract/surface.ts';
+import { refusalOfEndpoint } from '../forwarding/endpoints.ts';
+import type { BridgeSchema, RunnerRow } from '../storage/bridge-schema.ts';
+import {
+  createInstanceStore,
+  createRunnerStore,
+  type ListedRunner,
+  type RunnerStore,
+} from '../storage/instance-and-route-stores.ts';
+import {
+  createPassage,
+  HELLO_HEADER,
+  Hello,
+  joinStreams,
+  keyHashOf,
+  openTunnel,
+  RUNNER_PATH,
+  runnerToken,
+  type Tunnel,
+} from './runner-tunnel.ts';
+
+type Through = NonNullable<RemoteConnectionOptions['through']>;
+
+/** What this instance tells about itself, as soon as it is on the list of instances. */
+interface Joining {
+  readonly instance: string;
+  /** Undefined: no other instance shares the database. */
+  readonly deadAfterMs: number | undefined;
+  readonly wakeUps?: Pick<WakeUps, 'on' | 'send'> | undefined;
+  readonly signatures?: {
+    sign(request: { method: 'GET'; path: string; body: string; target: string }): Readonly<Record<string, string>>;
+    check(head: RequestHead): { checkBody(body: Uint8Array): void };
+  };
+}
+
+/** Machines with agents that connect to the instances by themselves: `trestle runner`. */
+export interface Runners {
+  /** Called once, before anything else. */
+  join(joining: Joining): void;
+  readonly upgrades: readonly UpgradeRoute[];
+  readonly controls: readonly MethodRow<undefined>[];
+  list(): Promise<readonly RunnerFacts[]>;
+  /** Where this instance keeps what runs on runners. */
+  store(): RunnerStore;
+  own(): string;
+  /** Notes an agent of the catalog that lives on runners. */
+  watch(agentId: string): void;
+  /** Calls the listener with each of these agents whenever a runner has come, changed or gone. */
+  onChange(listener: (agentId: string) => void): void;
+  /** Sends requests to a runner, wherever it is connected. Waits for one that is away; RUNNER_ABSENT after a minute. */
+  through(runnerId: string): Promise<Through>;
+  stop(): Promise<void>;
+}
+
+export interface RunnersOptions extends Pick<Runtime, 'clock' | 'makeId' | 'randomness' | 'logger'> {
+  readonly database: Database<BridgeSchema>;
+}
+
+/** The topic of messages that a runner has come, changed or gone. */
+const CHANGED = 'runner';
+const HOP_PATH = '/acp/relay/runner';
+const HOP_HEADER = 'x-trestle-runner-id';
+const KEY = /^trk_[\w-]{43}$/;
+const KEY_PREFIX = 'trk_';
+/** How long a runner may be away while its turns are kept. */
+export const ABSENT_MS = 60_000;
+const LOOK_MS = 300;
+const BEAT_MS = 5_000;
+const ANSWER_MS = 10_000;
+const MAX_AGENTS = 100;
+
+/** What a runner has said last. */
+export interface RunnerReport {
+  readonly version: string;
+  readonly host: string;
+  readonly isLeaving: boolean;
+  readonly agents: readonly { readonly id: string; readonly state: string; readonly version: string }[];
+}
+
+interface Connected {
+  readonly runner: RunnerRow;
+  readonly hello: Hello;
+}
+
+export function createRunners(options: RunnersOptions): Runners {
+  const { database, clock, makeId, randomness, logger } = options;
+  const stopped = new AbortController();
+  const throttle = createFailureThrottle({ clock });
+  const instances = createInstanceStore(database);
+  const tunnels = new Map<string, Tunnel>();
+  const beats = new Set<Repeated>();
+  const passages = new Map<string, Promise<Through>>();
+  const agentIds = new Set<string>();
+  let tell: (agentId: string) => void = () => undefined;
+  let joined: (Joining & { readonly store: RunnerStore }) | undefined;
+
+  function here(): Joining & { readonly store: RunnerStore } {
+    if (joined === undefined) throw new Error('this instance is not on the list yet');
+    return joined;
+  }
+
+  function changedHere(): void {
+    changed();
+    joined?.wakeUps?.send(CHANGED, joined.instance);
+  }
+
+  function changed(): void {
+    for (const id of agentIds) tell(id);
+  }
+
+  /** A connection to the bridge of the runner: over the tunnel here, or over that of another instance. */
+  async function tryOpen(runnerId: string): Promise<Duplex | undefined> {
+    const tunnel = tunnels.get(runnerId);
+    if (tunnel !== undefined) return withinTime(clock, ANSWER_MS, tunnel.open(), () => undefined);
+    const { store, signatures, instance } = here();
+    const row = await store.find(runnerId);
+    if (signatures === undefined || row === undefined || row.instance === '' || row.instance === instance)
+      return undefined;
+    const target = await instances.findReachable({ id: row.instance, home: '' }, here().deadAfterMs ?? 0);
+    if (target === undefined || refusalOfEndpoint(target.address) !== undefined) return undefined;
+    const { WebSocket, createWebSocketStream } = await import('ws');
+    const signed = signatures.sign({ method: 'GET', path: HOP_PATH, body: runnerId, target: target.id });
+    const socket = new WebSocket(`${target.address.replace(/^http/, 'ws')}${HOP_PATH}`, {
+      headers: { ...signed, [HOP_HEADER]: runnerId },
+      perMessageDeflate: false,
+      handshakeTimeout: ANSWER_MS,
+    });
+    await once(socket, 'open');
+    return createWebSocketStream(socket);
+  }
+
+  async function open(runnerId: string): Promise<Duplex> {
+    const until = clock.monotonic() + ABSENT_MS;
+    while (!stopped.signal.aborted && clock.monotonic() < until) {
+      const stream = await tryOpen(runnerId).catch(() => undefined);
+      if (stream !== undefined) return stream;
+      await pause(clock, LOOK_MS, stopped.signal);
+    }
+    throw Object.assign(new Error('the runner is away'), { code: RUNNER_ABSENT });
+  }
+
+  async function enter(head: RequestHead): Promise<Connected> {
+    const [, key = ''] = /^Bearer (.+)$/i.exec(head.headers.authorization ?? '') ?? [];
+    const runner = KEY.test(key) ? await here().store.findByKey(keyHashOf(key)) : undefined;
+    if (runner === undefined) {
+      const { retryAfterSeconds } = throttle.note(head.address);
+      throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+    }
+    const hello: unknown = readMessage(String(head.headers[HELLO_HEADER] ?? ''));
+    if (!Check(Hello, hello)) throw new AppError('INVALID_REQUEST', { reason: `the header ${HELLO_HEADER} is wrong` });
+    return { runner, hello };
+  }
+
+  function accept(channel: MessageChannel, _head: unknown, { runner, hello }: Connected): void {
+    if (channel.bytes === undefined) throw new Error('a runner needs a WebSocket');
+    const tunnel = openTunnel(channel.bytes());
+    const connection = makeId('con_');
+    tunnels.get(runner.id)?.end();
+    tunnels.set(runner.id, tunnel);
+    const looks = createLooks({ runner, hello, tunnel, connection });
+    const beat = repeat({
+      clock,
+      firstAfterMs: 0,
+      pauseMs: BEAT_MS,
+      work: looks.look,
+      // Also while the database is away: the turns on the runner go on.
+      onError: (error) => logger.warn({ err: error, runner: runner.name }, 'it was not noted what a runner does'),
+    });
+    beats.add(beat);
+    channel.onEnd(() => {
+      tunnel.end();
+      if (tunnels.get(runner.id) === tunnel) tunnels.delete(runner.id);
+      logger.info({ runner: runner.name }, 'a runner is no longer connected');
+      const gone = beat.stop().then(() => here().store.disconnect(runner.id, connection));
+      void gone
+        .then(changedHere)
+        .catch((error: unknown) => logger.warn({ err: error, runner: runner.name }, 'not noted that a runner is away'))
+        .finally(() => beats.delete(beat));
+    });
+  }
+
+  /** Looks at a runner that is connected here: whether it lives, what it has, and what runs there for nobody. */
+  function createLooks({ runner, hello, tunnel, connection }: Connected & { tunnel: Tunnel; connection: string }) {
+    const { store, instance } = here();
+    const token = authorizationOf(runnerToken(runner.key_hash));
+    let isNoted = false;
+    let last = '';
+    let suspects: ReadonlySet<string> = new Set();
+    const passage = createPassage(tunnel.open);
+
+    async function ask(path: string, body?: object) {
+      const { fetch: send } = await passage;
+      const init = {
+        headers: { ...token, 'content-type': 'application/json' },
+        ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
+      };
+      const response = await boundedFetch(`http://runner${path}`, init, { send, timeoutMs: ANSWER_MS });
+      return { isOk: response.ok, answer: asObject(readMessage(await response.text())) };
+    }
+
+    /** A runner that is being stopped does not take connections any more, and its turns go on. */
+    const askIfServing = (path: string) => ask(path).catch(() => ({ isOk: false, answer: asObject(undefined) }));
+
+    async function endOrphans(running: readonly string[]): Promise<void> {
+      const known = await store.turnsOn(runner.id);
+      const orphans = running.filter((id) => !known.has(id));
+      for (const sessionId of orphans.filter((id) => suspects.has(id))) {
+        logger.warn({ runner: runner.name, sessionId }, 'a turn on a runner is stopped: its instance has ended');
+        await ask('/acp/rpc', { jsonrpc: '2.0', id: 'orphan', method: 'session.cancel', params: { sessionId } });
+      }
+      suspects = new Set(orphans);
+    }
+
+    return {
+      async look(): Promise<void> {
+        const isThere = await tunnel.ping(clock).then(
+          () => true,
+          () => false,
+        );
+        if (!isThere) {
+          logger.warn({ runner: runner.name }, 'a runner does not respond');
+          tunnel.end();
+          return;
+        }
+        const [ready, agents, sessions] = await Promise.all([
+          askIfServing('/readyz'),
+          askIfServing('/api/bridge/agents'),
+          askIfServing('/api/bridge/sessions?state=running&limit=200'),
+        ]);
+        const { version, host, slots } = hello;
+        const found = objectsIn(agents.answer.agents).slice(0, MAX_AGENTS);
+        const listed = found.map((agent) => ({
+          id: textOf(agent.providerId),
+          state: textOf(agent.state),
+          version: textOf(agent.version),
+        }));
+        const said: RunnerReport = { version, host, isLeaving: !ready.isOk, agents: listed };
+        const report = JSON.stringify(said);
+        const isKnown = isNoted
+          ? await store.report(runner.id, connection, report)
+          : await store.connect(runner.id, { instance, connection, slots, report });
+        if (!isNoted) logger.info({ runner: runner.name, host }, 'a runner is connected');
+        isNoted = true;
+        if (report !== last) changedHere();
+        last = report;
+        // Removed, or connected elsewhere by now.
+        if (!isKnown) tunnel.end();
+        else await endOrphans(objectsIn(sessions.answer.sessions).map(({ sessionId }) => textOf(sessionId)));
+      },
+    };
+  }
+
+  const ofRunner: UpgradeRoute<Connected> = {
+    path: RUNNER_PATH,
+    guard: enter,
+    summary: 'The connection of a runner: HTTP/2 in binary messages, in which the instance is the client.',
+    accept,
+    stillAllowed: () => true,
+  };
+  const ofInstance: UpgradeRoute<Tunnel> = {
+    path: HOP_PATH,
+    guard(head) {
+      const { signatures } = here();
+      const runnerId = String(head.headers[HOP_HEADER] ?? '');
+      if (signatures === undefined) throw new AppError('NOT_FOUND');
+      signatures.check(head).checkBody(Buffer.from(runnerId));
+      const tunnel = tunnels.get(runnerId);
+      if (tunnel === undefined) throw new AppError('NOT_OWNER');
+      return tunnel;
+    },
+    summary: 'A connection to a runner for another instance.',
+    unlisted: true,
+    accept(channel, _head, tunnel) {
+      const stream = channel.bytes?.();
+      if (stream === undefined) return;
+      stream.on('error', () => undefined);
+      tunnel.open().then(
+        (opened) => joinStreams(stream, opened),
+        () => stream.destroy(),
+      );
+    },
+    stillAllowed: () => true,
+  };
+
+  async function list(): Promise<readonly RunnerFacts[]> {
+    return (await here().store.list()).map(describeRunner);
+  }
+
+  const controls = [
+    defineMethod({
+      name: 'runners.create',
+      summary: 'Adds a runner and returns its key, which is not kept.',
+      params: Type.Object({ name: RunnerLabel, labels: Type.Array(RunnerLabel, { maxItems: 20 }) }),
+      result: runnerControlResults['runners.create'],
+      async handle({ name, labels }) {
+        const key = createToken(randomness, KEY_PREFIX);
+        const id = makeId('run_');
+        const row = { id, name, key_hash: keyHashOf(key), labels: JSON.stringify([...new Set(labels)]) };
+        await here().store.add(row);
+        return { id, name, key };
+      },
+    }),
+    defineMethod({
+      name: 'runners.list',
+      summary: 'The runners, and what they do.',
+      params: Type.Object({}),
+      result: runnerControlResults['runners.list'],
+      handle: async () => ({ runners: [...(await list())] }),
+    }),
+    defineMethod({
+      name: 'runners.revoke',
+      summary: 'Removes a runner; its key and its connection end within seconds.',
+      params: Type.Object({ name: Type.String() }),
+      result: runnerControlResults['runners.revoke'],
+      async handle({ name }) {
+        if (!(await here().store.remove(name))) throw new AppError('RUNNER_UNKNOWN', { name });
+        return {};
+      },
+    }),
+  ];
+
+  return {
+    join(joining) {
+      const store = createRunnerStore(database, () => joining.instance, joining.deadAfterMs);
+      joined = { ...joining, store };
+      joining.wakeUps?.on(CHANGED, changed);
+    },
+    watch: (agentId) => void agentIds.add(agentId),
+    onChange(listener) {
+      tell = listener;
+    },
+    upgrades: [ofRunner as UpgradeRoute, ofInstance as UpgradeRoute],
+    controls,
+    list,
+    store: () => here().store,
+    own: () => here().instance,
+    through(runnerId) {
+      const known = passages.get(runnerId) ?? createPassage(() => open(runnerId));
+      passages.set(runnerId, known);
+      return known;
+    },
+    async stop() {
+      stopped.abort();
+      for (const tunnel of tunnels.values()) tunnel.end();
+      await Promise.all([...beats].map((beat) => beat.stop()));
+      for (const passage of passages.values()) await (await passage).dispatcher.destroy();
+    },
+  };
+}
+
+/** What a row says to operators. */
+export function describeRunner({ id, name, labels, slots, turns, ...row }: ListedRunner): RunnerFacts {
+  const { version = '', host = '', isLeaving = false, agents = [] } = reportOf(row);
+  return {
+    id,
+    name,
+    labels: JSON.parse(labels) as string[],
+    state: !row.connected ? 'away' : isLeaving ? 'leaving' : 'connected',
+    instance: row.connected ? row.instance : '',
+    version,
+    host,
+    slots,
+    turns,
+    agents: [...agents],
+  };
+}
+
+function reportOf({ report }: Pick<RunnerRow, 'report'>): Partial<RunnerReport> {
+  return report === '' ? {} : (JSON.parse(report) as RunnerReport);
+}

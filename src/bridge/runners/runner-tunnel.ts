@@ -1,0 +1,238 @@
+import { createHmac } from 'node:crypto';
+import type { ClientHttp2Session, Http2Server, ServerHttp2Session } from 'node:http2';
+import * as http2 from 'node:http2';
+import { connect as connectTo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type Static, Type } from 'typebox';
+import { type Clock, pause, withinTime } from '../../platform/clock/clock.ts';
+import type { Randomness } from '../../platform/clock/randomness.ts';
+import { backoffDelay } from '../../platform/retry/retry.ts';
+import { digestToken } from '../../platform/secrets/tokens.ts';
+import type { RemoteConnectionOptions } from '../agents/remote/remote-connection.ts';
+
+/**
+ * The connection of a runner. The runner opens a WebSocket, and HTTP/2 runs within it the other way round: the instance is
+ * its client, and each of its CONNECT requests is a connection to the bridge of the runner. So the instance calls
+ * that bridge as it calls the bridge of any other agent, and nothing but the way there is new.
+ */
+
+type Through = NonNullable<RemoteConnectionOptions['through']>;
+
+export const RUNNER_PATH = '/acp/runner';
+/** What a runner says about itself when it connects, as JSON text. */
+export const HELLO_HEADER = 'x-trestle-runner';
+export const Hello = Type.Object({
+  version: Type.String({ maxLength: 40 }),
+  host: Type.String({ maxLength: 255 }),
+  slots: Type.Integer({ minimum: 1, maximum: 1024 }),
+});
+export type Hello = Static<typeof Hello>;
+
+/** The token of the runner's own bridge. Both sides know the digest of its key, and nobody else does. */
+export function runnerToken(keyHash: string): string {
+  return createHmac('sha256', keyHash).update('the bridge of a runner').digest('base64url');
+}
+
+export function keyHashOf(key: string): string {
+  return digestToken(key).toString('hex');
+}
+
+/** What may be on its way in one stream, and in all of them. */
+const STREAM_WINDOW_BYTES = 1024 * 1024;
+const WINDOW_BYTES = 8 * 1024 * 1024;
+const MAX_STREAMS = 2_000;
+const PING_MS = 10_000;
+
+export interface Tunnel {
+  /** A connection to the bridge of the runner. */
+  open(): Promise<Duplex>;
+  /** Rejects when the runner does not respond. */
+  ping(clock: Pick<Clock, 'after'>): Promise<void>;
+  end(): void;
+}
+
+/** The end of the instance. */
+export function openTunnel(stream: Duplex): Tunnel {
+  const session: ClientHttp2Session = http2.connect('http://runner', {
+    createConnection: () => stream,
+    settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
+  });
+  stream.on('error', () => undefined);
+  session.on('error', () => undefined);
+  session.once('connect', () => session.setLocalWindowSize(WINDOW_BYTES));
+  return {
+    open: () =>
+      new Promise((resolve, reject) => {
+        const opened = session.request({ ':method': 'CONNECT', ':authority': 'runner' });
+        opened.on('error', reject);
+        opened.once('close', () => reject(new Error('the runner has closed the connection')));
+        opened.once('response', ({ ':status': status }) => {
+          if (status === 200) resolve(opened);
+          else opened.close();
+        });
+      }),
+    async ping(clock) {
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      session.ping((error) => (error === null ? resolve() : reject(error)));
+      await withinTime(clock, PING_MS, promise, () => {
+        throw new Error('the runner does not respond');
+      });
+    },
+    end() {
+      session.destroy();
+      stream.destroy();
+    },
+  };
+}
+
+/** Sends requests over connections that are made in this way. */
+export async function createPassage(connect: () => Promise<Duplex>): Promise<Through> {
+  const { Pool, fetch: send } = await import('undici');
+  const dispatcher = new Pool('http://runner', {
+    connections: MAX_STREAMS,
+    connect(_target, callback) {
+      connect().then(
+        (stream) => callback(null, stream as never),
+        (error: Error) => callback(error, null),
+      );
+    },
+  });
+  // The types of undici and of Node describe the same functions by different names.
+  const sendThrough = ((url: string, init: object) => send(url, { ...init, dispatcher })) as unknown as typeof fetch;
+  return { dispatcher, fetch: sendThrough };
+}
+
+/** Passes on what either of two streams sends, and ends both when one has ended. */
+export function joinStreams(one: Duplex, other: Duplex): void {
+  for (const [from, to] of [
+    [one, other],
+    [other, one],
+  ] as const) {
+    from.on('error', () => to.destroy());
+    from.once('close', () => to.destroy());
+    from.pipe(to);
+  }
+}
+
+export interface RunnerConnectionOptions {
+  /** Of the instances, or of the balancer before them. */
+  readonly url: string;
+  readonly key: string;
+  readonly hello: Hello;
+  /** The port of the own bridge, on the loopback address. */
+  readonly port: number;
+  readonly clock: Pick<Clock, 'after' | 'monotonic'>;
+  readonly randomness: Pick<Randomness, 'below'>;
+  /** Called when it is connected, and when it is not any more, with the reason. */
+  onChange(state: { readonly isConnected: boolean; readonly reason: string }): void;
+}
+
+export interface RunnerConnection {
+  /** Resolves when it was stopped; rejects when the key is refused, because another attempt would not change that. */
+  readonly ended: Promise<void>;
+  stop(): void;
+}
+
+const HANDSHAKE_MS = 10_000;
+const RETRY = { baseMs: 200, maxMs: 5_000 };
+/** The instance sends a request at least every five seconds. */
+const SILENCE_MS = 20_000;
+
+/** A refusal of the key: the runner gives up. */
+export class RunnerRefused extends Error {}
+
+/** The end of the runner: it stays connected until it is stopped. */
+export function connectRunner(options: RunnerConnectionOptions): RunnerConnection {
+  const { clock, randomness, onChange } = options;
+  const stopped = new AbortController();
+  const server: Http2Server = http2.createServer({
+    settings: { initialWindowSize: STREAM_WINDOW_BYTES, maxConcurrentStreams: MAX_STREAMS },
+  });
+  let heardAt = clock.monotonic();
+  server.on('session', (session: ServerHttp2Session) => {
+    session.on('error', () => undefined);
+    session.setLocalWindowSize(WINDOW_BYTES);
+    session.on('ping', () => {
+      heardAt = clock.monotonic();
+    });
+  });
+  server.on('sessionError', () => undefined);
+  server.on('stream', (stream, headers) => {
+    heardAt = clock.monotonic();
+    stream.on('error', () => undefined);
+    if (headers[':method'] !== 'CONNECT') {
+      stream.close();
+      return;
+    }
+    const socket = connectTo(options.port, '127.0.0.1');
+    socket.on('error', () => stream.destroy());
+    socket.once('connect', () => {
+      if (stream.destroyed || stream.closed || stream.session?.destroyed !== false) {
+        socket.destroy();
+        return;
+      }
+      stream.respond({ ':status': 200 });
+      joinStreams(stream, socket);
+    });
+  });
+
+  /** Resolves with the reason when the connection has ended. */
+  async function connectOnce(connected: () => void): Promise<string> {
+    const { WebSocket, createWebSocketStream } = await import('ws');
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    const url = `${options.url.replace(/\/$/, '').replace(/^http/, 'ws')}${RUNNER_PATH}`;
+    const socket = new WebSocket(url, {
+      headers: { authorization: `Bearer ${options.key}`, [HELLO_HEADER]: JSON.stringify(options.hello) },
+      perMessageDeflate: false,
+      handshakeTimeout: HANDSHAKE_MS,
+    });
+    const end = () => socket.terminate();
+    stopped.signal.addEventListener('abort', end, { once: true });
+    let cancel = (): void => undefined;
+    const listen = (): void => {
+      const left = heardAt + SILENCE_MS - clock.monotonic();
+      if (left <= 0) socket.terminate();
+      else cancel = clock.after(left, listen);
+    };
+    socket.on('unexpected-response', (_request, response) => {
+      response.resume();
+      const status = response.statusCode ?? 0;
+      if (status === 401 || status === 403 || status === 404) reject(new RunnerRefused(refusalOf(status)));
+      else resolve(`the server answered with status ${status}`);
+      socket.terminate();
+    });
+    socket.on('error', (error) => resolve(error.message));
+    socket.once('close', (code, reason) => resolve(`closed with ${code} ${String(reason)}`.trim()));
+    socket.once('open', () => {
+      heardAt = clock.monotonic();
+      listen();
+      const stream = createWebSocketStream(socket);
+      stream.on('error', () => undefined);
+      server.emit('connection', stream);
+      connected();
+    });
+    return promise.finally(() => {
+      cancel();
+      stopped.signal.removeEventListener('abort', end);
+    });
+  }
+
+  async function run(): Promise<void> {
+    for (let failures = 1; !stopped.signal.aborted; failures += 1) {
+      const reason = await connectOnce(() => {
+        failures = 0;
+        onChange({ isConnected: true, reason: '' });
+      });
+      if (stopped.signal.aborted) return;
+      onChange({ isConnected: false, reason });
+      await pause(clock, backoffDelay(Math.max(1, failures), RETRY, randomness), stopped.signal);
+    }
+  }
+
+  return { ended: run(), stop: () => stopped.abort() };
+}
+
+function refusalOf(status: number): string {
+  if (status === 404) return 'The server has no runners at this address: check --url, and that its version has them.';
+  return 'The server refuses the key: create another one with `trestle runner create` there.';
+}
