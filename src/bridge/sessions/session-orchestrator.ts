@@ -188,7 +188,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   function admitEarly(session: LiveSession): void {
-    for (const follower of early.admit(session)) hub.subscribe(session.key, follower, session.stream.lastSeq());
+    for (const follower of early.admit(session)) hub.subscribe(session.key, follower, session.stream.shownSeq());
   }
 
   /** Puts a turn at the end of the line of its session. */

@@ -9,6 +9,8 @@ export interface UpdateStream {
   lastSeq(): number;
   /** The highest number that is reserved in the store. */
   reservedSeq(): number;
+  /** Of the last update that has left; those after it wait until something is stored. */
+  shownSeq(): number;
   emit(make: MakeUpdate): void;
   /** Whether updates wait for the store. */
   isHolding(): boolean;
@@ -82,6 +84,8 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
   let roomy: PromiseWithResolvers<void> | undefined;
   let listensForRoom = false;
   let abandoned = false;
+  /** Whether the last number is that of the end of a turn that is being stored. */
+  let isEnding = false;
 
   function emit(make: MakeUpdate): void {
     if (abandoned) return;
@@ -162,6 +166,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
   return {
     lastSeq: () => last,
     reservedSeq: () => reserved,
+    shownSeq: () => (held[0]?.seq ?? (isEnding ? last : last + 1)) - 1,
     emit,
     isHolding: () => held.length > 0,
     hasRoom: hasRoomForMore,
@@ -198,11 +203,13 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
       storing = make;
       // A number that is stored together with the end of the turn needs no reservation.
       last += 1;
+      isEnding = true;
       return { seq: last, text: make(last) };
     },
     resume(seq) {
       // All that came before the end of the turn is stored too.
       storing = undefined;
+      isEnding = false;
       noteReserved(seq);
     },
     close() {
@@ -219,6 +226,7 @@ export function createUpdateStream(options: UpdateStreamOptions): UpdateStream {
     isAbandoned: () => abandoned,
     restart(lastSeq) {
       abandoned = false;
+      isEnding = false;
       last = lastSeq;
       reserved = lastSeq;
       reserving = 'closed';
