@@ -114,6 +114,8 @@ export interface OwnerDispatchOptions {
 const AGAIN_MS = 500;
 /** An instance that died is known to be dead, and its turns are ended, within twelve seconds. */
 const MAX_LOST_MS = 30_000;
+/** An instance is listed for a moment before it listens, and after it has stopped listening. */
+const MAX_REFUSED_MS = 5_000;
 /** For updates that come another way than the result of their turn. */
 const MAX_LATE_MS = 2_000;
 
@@ -142,6 +144,8 @@ export function createViaOwner(
     let lookups = 0;
     let lostAt: number | undefined;
     let leavingAt: number | undefined;
+    let refusedAt: number | undefined;
+    const isWithin = (since: number | undefined, ms: number) => since !== undefined && clock.monotonic() - since < ms;
     for (;;) {
       const row = await find();
       const isNew = row === undefined || row.closed_at !== null;
@@ -161,13 +165,16 @@ export function createViaOwner(
               outcome: 'not_started',
             };
       if (target !== undefined) onFailure({ instance: target.id, reason, outcome });
-      if (answer?.kind === 'failed' && answer.outcome === 'unknown') {
-        lostAt ??= clock.monotonic();
-        repeat?.();
+      if (answer?.kind === 'failed') {
+        if (answer.outcome === 'unknown') {
+          lostAt ??= clock.monotonic();
+          repeat?.();
+        } else refusedAt ??= clock.monotonic();
       }
       // One that is being stopped has started nothing: the next one with its data directory has the session, or anybody.
       const waitsSince = (repeat === undefined ? undefined : lostAt) ?? leavingAt;
-      if (waitsSince !== undefined && clock.monotonic() - waitsSince < MAX_LOST_MS && !stopped.aborted) {
+      const waits = isWithin(waitsSince, MAX_LOST_MS) || (lostAt === undefined && isWithin(refusedAt, MAX_REFUSED_MS));
+      if (waits && !stopped.aborted) {
         await pause(clock, AGAIN_MS, stopped);
         continue;
       }

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { PeerAnswer } from '../../../src/bridge/forwarding/call-node.ts';
+import type { RelayTarget } from '../../../src/bridge/instances/relay-call.ts';
+import { createViaOwner, type SessionOwners } from '../../../src/bridge/instances/session-owners.ts';
+import type { SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import { errorCode } from '../../../src/platform/errors/app-error.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+
+const REFUSED = { kind: 'failed', reason: 'nothing listens at its address', outcome: 'not_started' } as PeerAnswer;
+const CUT_OFF = { kind: 'failed', reason: 'the connection was closed', outcome: 'unknown' } as PeerAnswer;
+const SERVED = { kind: 'result', result: 'served there' } as PeerAnswer;
+
+/** A call whose session another instance has, which answers as `script` says and then as its last entry does. */
+function callElsewhere(script: readonly PeerAnswer[], mayRepeat: boolean) {
+  const clock = createFakeClock();
+  let asked = 0;
+  const owners = {
+    ofRow: async () => ({ id: 'other', address: 'http://127.0.0.1:1' }) as RelayTarget,
+    isTaken: () => false,
+  } as Partial<SessionOwners> as SessionOwners;
+  const viaOwner = createViaOwner({
+    owners,
+    clock,
+    stopped: new AbortController().signal,
+    onFailure: () => undefined,
+  });
+  const answer = viaOwner({
+    find: async () => ({ key: 's', closed_at: null }) as SessionRow,
+    ask: async () => script[Math.min(asked++, script.length - 1)] as PeerAnswer,
+    answered: (result) => result,
+    here: () => assert.fail('another instance has the session'),
+    repeat: mayRepeat ? () => undefined : undefined,
+  }).catch((error: unknown) => errorCode(error));
+  return { clock, answer, asked: () => asked };
+}
+
+test('an instance that is listed and does not listen yet is asked again until it does', async () => {
+  for (const mayRepeat of [true, false]) {
+    const { clock, answer, asked } = callElsewhere([REFUSED, REFUSED, REFUSED, SERVED], mayRepeat);
+    await clock.advance(2_000);
+    assert.equal(await answer, 'served there');
+    assert.equal(asked(), 4);
+  }
+});
+
+test('an instance that stays away is reported after some seconds', async () => {
+  const { clock, answer } = callElsewhere([REFUSED], true);
+  let said: unknown;
+  void answer.then((value) => (said = value));
+  await clock.advance(4_000);
+  assert.equal(said, undefined);
+  await clock.advance(2_000);
+  assert.equal(said, 'OWNER_UNREACHABLE');
+});
+
+test('a call that may have been served is not asked again unless it may be repeated', async () => {
+  const { answer, asked } = callElsewhere([CUT_OFF, SERVED], false);
+  assert.equal(await answer, 'OWNER_UNREACHABLE');
+  assert.equal(asked(), 1);
+  const repeated = callElsewhere([REFUSED, CUT_OFF, REFUSED, SERVED], true);
+  await repeated.clock.advance(3_000);
+  assert.equal(await repeated.answer, 'served there');
+});
