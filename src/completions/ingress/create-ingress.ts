@@ -14,7 +14,7 @@ import { isPresent } from './decoded-request.ts';
 import { createIngressCall, type IngressCallOptions, laneForm } from './ingress-call.ts';
 import { createMessagesStream, messageObject } from './messages/messages-answer.ts';
 import { decodeMessagesRequest, decodePrompt, storedInMessages, withOwnProofs } from './messages/messages-request.ts';
-import { createResponsesStream, finishedResponse } from './responses/responses-answer.ts';
+import { createKeptItems, createResponsesStream, finishedResponse } from './responses/responses-answer.ts';
 import { decodeResponsesRequest, storedInResponses, withOwnReasoning } from './responses/responses-request.ts';
 
 export interface IngressParts extends IngressCallOptions, Pick<Runtime, 'makeId'> {
@@ -33,21 +33,26 @@ const MESSAGES_QUERY = ['beta'];
 export function createIngress(parts: IngressParts) {
   const { pipeline, clock, makeId } = parts;
   const run = createIngressCall(parts);
+  const items = createKeptItems(clock, parts.cache.shared);
   return {
-    createResponse(call: RawCall) {
-      const request = readResponsesRequest(call.body);
+    async createResponse(call: RawCall) {
+      const given = readResponsesRequest(call.body);
+      const holderId = call.caller.id;
+      const restored = items.restore(holderId, given);
+      const request = restored instanceof Promise ? await restored : restored;
       const { input, instructions, tools, max_output_tokens: most } = request;
       let decoded: ReturnType<typeof decodeResponsesRequest> | undefined;
       const translate = () => {
         decoded ??= decodeResponsesRequest(request);
         return decoded;
       };
+      const keep = (output: Parameters<typeof items.keep>[2]) => items.keep(holderId, request, output);
       const createdAt = Math.floor(clock.now() / 1000);
-      const head = { id: makeId('resp_'), createdAt, request, toolsOf: () => translate().tools };
+      const head = { id: makeId('resp_'), createdAt, request, toolsOf: () => translate().tools, keep };
       return run(call, {
         lane: responsesLane,
         request,
-        rewritten: withOwnReasoning(request),
+        rewritten: withOwnReasoning(request) ?? (request === given ? undefined : request),
         passedQuery: [],
         references: storedInResponses(request),
         estimate: {

@@ -131,6 +131,24 @@ export function useCache(
   return cache.shared.find([key]).then(([hit]) => use(hit));
 }
 
+/** Keys of one request that other instances are asked for, the latest ones. */
+const MAX_SHARED = 64;
+
+/** The bodies of several keys: of this instance, else of others. Undefined stands for a key that is not wanted. */
+export function findAll(
+  cache: Pick<ResponseCache, 'get' | 'shared'>,
+  keys: readonly (string | undefined)[],
+): readonly (Buffer | undefined)[] | Promise<readonly (Buffer | undefined)[]> {
+  const found = keys.map((key) => (key === undefined ? undefined : cache.get(key)));
+  const missing = keys.flatMap((key, at) => (key !== undefined && found[at] === undefined ? [{ key, at }] : []));
+  if (cache.shared === undefined || missing.length === 0) return found;
+  const asked = missing.slice(-MAX_SHARED);
+  return cache.shared.find(asked.map(({ key }) => key)).then((bodies) => {
+    for (const [index, { at }] of asked.entries()) found[at] = bodies[index];
+    return found;
+  });
+}
+
 /** Headers that reach upstreams and change what they answer. */
 const VARYING = ['anthropic-beta', 'anthropic-version', 'openai-beta'];
 

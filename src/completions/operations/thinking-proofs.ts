@@ -2,7 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { ChatChunk, ChatMessage, ChatRequest } from '../contract/chat.ts';
 import { parseEvent } from '../dialects/json-value.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
-import { createResponseCache, type SharedStore } from './response-cache.ts';
+import { createResponseCache, findAll, type SharedStore } from './response-cache.ts';
 
 /**
  * The thinking of models before their calls of tools, with its proofs. Plain clients of OpenAI's API send back the calls alone; without the
@@ -22,9 +22,6 @@ const MAX_CALL_ID = 256;
 /** Calls of one response. */
 const MAX_CALLS = 128;
 const MAX_THINKING = 1024 * 1024;
-
-/** Messages of one request whose thinking is looked for at other instances, the latest ones. */
-const MAX_SHARED = 64;
 
 export function createThinkingProofs(clock: Pick<Clock, 'monotonic'>, shared?: SharedStore): ThinkingProofs {
   const kept = createResponseCache({ clock, shared });
@@ -49,14 +46,10 @@ export function createThinkingProofs(clock: Pick<Clock, 'monotonic'>, shared?: S
     restore(holderId, request) {
       const keys = request.messages.map((message) => lackedBy(holderId, message));
       if (keys.every((key) => key === undefined)) return request;
-      const found = keys.map((key) => (key === undefined ? undefined : kept.get(key)));
-      const missing = keys.flatMap((key, at) => (key !== undefined && found[at] === undefined ? [{ key, at }] : []));
-      if (shared === undefined || missing.length === 0) return withThinking(request, found);
-      const asked = missing.slice(-MAX_SHARED);
-      return shared.find(asked.map(({ key }) => key)).then((bodies) => {
-        for (const [index, { at }] of asked.entries()) found[at] = bodies[index];
-        return withThinking(request, found);
-      });
+      const found = findAll(kept, keys);
+      return found instanceof Promise
+        ? found.then((bodies) => withThinking(request, bodies))
+        : withThinking(request, found);
     },
     keep(holderId, opened) {
       if (opened.kind === 'completion') {

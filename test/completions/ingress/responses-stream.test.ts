@@ -25,7 +25,13 @@ const request = {
     { type: 'namespace', name: 'team', tools: [{ type: 'function', name: 'spawn' }] },
   ],
 } as ResponsesRequest;
-const head = () => ({ id: 'resp_1', createdAt: 5, request, toolsOf: () => decodeResponsesRequest(request).tools });
+const head = () => ({
+  id: 'resp_1',
+  createdAt: 5,
+  request,
+  toolsOf: () => decodeResponsesRequest(request).tools,
+  keep: () => undefined,
+});
 const parse = (events: readonly StreamEvent[]): Json[] =>
   events.map(({ event, data }) => {
     const value = JSON.parse(data);

@@ -101,3 +101,51 @@ test('with guardrails nothing is kept: what they take out must not come back', a
   const sent = await ask(RESULT);
   assert.deepEqual(sent.messages[1].content, [CALL]);
 });
+
+test('items of a translated response may come back as references, from its own key alone', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(ANSWER));
+  const { post } = await startCompletions(t, {
+    settings: { master_key: MASTER, apis: { anthropic: { api_key: 'k', base_url: upstream.url } } },
+  });
+  const tools = [{ type: 'function', name: 'weather', parameters: { type: 'object' } }];
+  const ask = (more: object, key = MASTER) =>
+    post('/v1/responses', { model: ASK.model, tools, ...more }, { headers: { authorization: `Bearer ${key}` } });
+  const question = { role: 'user', content: 'Do I need an umbrella?' };
+  const result = { type: 'function_call_output', call_id: 'toolu_1', output: 'Rain' };
+  const referring = (output: readonly Json[]) => ({
+    input: [question, ...output.map(({ id }) => ({ type: 'item_reference', id })), result],
+  });
+  const outputOf = async (more: object): Promise<readonly Json[]> => {
+    upstream.script(answers(ANSWER));
+    return ((await (await ask({ input: [question], ...more })).json()) as Json).output;
+  };
+  const issued = await post('/v1/keys', { name: 'other' }, { headers: { authorization: `Bearer ${MASTER}` } });
+  const { key: stranger } = (await issued.json()) as Json;
+
+  const output = await outputOf({});
+  assert.deepEqual(
+    output.map(({ type }) => type),
+    ['reasoning', 'function_call'],
+  );
+  const answered = await ask(referring(output));
+  assert.equal(answered.status, 200, await answered.text());
+  assert.deepEqual(upstream.requests.at(-1)?.json.messages, [
+    { role: 'user', content: [{ type: 'text', text: question.content }] },
+    { role: 'assistant', content: [THOUGHT, CALL] },
+    {
+      role: 'user',
+      content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'Rain' }] }],
+    },
+  ]);
+  upstream.script(streams(EVENTS));
+  const events = await (await ask({ input: [question], stream: true })).text();
+  const completed = events.split('\n').findLast((line) => line.startsWith('data: ')) ?? '';
+  const streamed = JSON.parse(completed.slice('data: '.length)).response.output as readonly Json[];
+  upstream.script(answers(ANSWER));
+  assert.equal((await ask(referring(streamed))).status, 200, 'of a stream');
+
+  const codeOf = async (response: Response) => ((await response.json()) as Json).error?.code;
+  assert.equal(await codeOf(await ask(referring(output), stranger)), 'nothing_stored');
+  assert.equal(await codeOf(await ask(referring([...output, ...output]))), 'nothing_stored', 'named twice');
+  assert.equal(await codeOf(await ask(referring(await outputOf({ store: false })))), 'nothing_stored');
+});

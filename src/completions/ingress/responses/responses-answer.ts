@@ -1,6 +1,9 @@
+import type { Clock } from '../../../platform/clock/clock.ts';
 import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import type { Usage } from '../../contract/chat.ts';
-import type { ResponseObject, ResponsesRequest, ResponsesUsage } from '../../contract/responses.ts';
+import type { InputItem, ResponseObject, ResponsesRequest, ResponsesUsage } from '../../contract/responses.ts';
+import { parseEvent } from '../../dialects/json-value.ts';
+import { createResponseCache, findAll, type SharedStore } from '../../operations/response-cache.ts';
 import { type AnswerBlock, type AnswerReader, type BlockStep, createAnswerReader } from '../answer-blocks.ts';
 import { namedEvent, type StreamEncoder } from '../ingress-call.ts';
 import { type CustomToolInput, createCustomToolInput, type ToolTranslation } from './responses-tools.ts';
@@ -11,10 +14,62 @@ interface ResponseHead {
   readonly request: ResponsesRequest;
   /** Of the translated request. */
   toolsOf(): ToolTranslation;
+  /** Gets the items of a response that is whole. */
+  keep(output: readonly OutputItem[]): void;
 }
 
 type OutputItem = ResponseObject['output'][number] & Readonly<Record<string, unknown>>;
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
+
+const KEPT_MS = 3_600_000;
+const MAX_KEPT_BYTES = 16 * 1024 * 1024;
+const MAX_ITEM_ID = 256;
+
+/**
+ * The items of translated responses, for an hour. Some clients (the AI SDK) send back only the id of an item, unless they set
+ * `store: false`: OpenAI itself keeps responses.
+ */
+export function createKeptItems(clock: Pick<Clock, 'monotonic'>, shared: SharedStore | undefined) {
+  const kept = createResponseCache({ clock, shared, maxBytes: MAX_KEPT_BYTES });
+  const keyOf = (holderId: string, id: string) => kept.keyOf(holderId, 'item', Buffer.from(id));
+  return {
+    keep(holderId: string, { store }: ResponsesRequest, output: readonly OutputItem[]): void {
+      if (store === false) return;
+      for (const item of output) {
+        kept.put(holderId, keyOf(holderId, String(item.id)), Buffer.from(JSON.stringify(item)), KEPT_MS);
+      }
+    },
+    /** The request with the items that it names by their ids. An item that is not kept stays as it is, and so does a second reference to one. */
+    restore(holderId: string, request: ResponsesRequest): ResponsesRequest | Promise<ResponsesRequest> {
+      const { input } = request;
+      if (typeof input === 'string' || !input.some(({ type }) => type === 'item_reference')) return request;
+      const seen = new Set<string>();
+      const keys = input.map((item) => {
+        const { type, id } = item as { readonly type?: string; readonly id?: unknown };
+        if (type !== 'item_reference' || typeof id !== 'string' || id.length > MAX_ITEM_ID || seen.has(id)) {
+          return undefined;
+        }
+        seen.add(id);
+        return keyOf(holderId, id);
+      });
+      const found = findAll(kept, keys);
+      return found instanceof Promise
+        ? found.then((bodies) => withItems(request, input, bodies))
+        : withItems(request, input, found);
+    },
+  };
+}
+
+function withItems(
+  request: ResponsesRequest,
+  input: readonly InputItem[],
+  bodies: readonly (Buffer | undefined)[],
+): ResponsesRequest {
+  if (bodies.every((body) => body === undefined)) return request;
+  // What a store of others holds may be anything.
+  const items = bodies.map((body) => (body === undefined ? undefined : parseEvent(body.toString('utf8'))));
+  return { ...request, input: input.map((item, at) => (items[at] as InputItem | undefined) ?? item) };
+}
 
 /** Why a model stopped, when it was not because it had finished. */
 const CUT_SHORT: ReadonlyMap<string, string> = new Map([
@@ -59,10 +114,14 @@ export function finishedResponse(head: ResponseHead, answer: AnswerReader): Resp
   const { finishReason = 'unknown', blocks } = answer;
   const whole = FINISHED.has(finishReason);
   const last = blocks.length - 1;
+  const output = blocks.map((block) =>
+    outputItem(head, block, whole || block.index < last ? 'completed' : 'incomplete'),
+  );
+  head.keep(output);
   return responseObject(head, {
     status: whole ? 'completed' : 'incomplete',
     model: answer.model,
-    output: blocks.map((block) => outputItem(head, block, whole || block.index < last ? 'completed' : 'incomplete')),
+    output,
     incomplete_details: whole ? null : { reason: CUT_SHORT.get(finishReason) ?? finishReason },
     usage: answer.usage === undefined ? null : responsesUsage(answer.usage),
   });
