@@ -35,6 +35,10 @@ const FOUND = [
   ['instances', 207],
   // Who followed a session that another instance took heard no more of it.
   ['instances', 223],
+  // The beginning of a turn was taken back, and the epoch that it had made was taken for that of another instance.
+  ['instances', 545],
+  ['instances', 820],
+  ['instances', 964],
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],

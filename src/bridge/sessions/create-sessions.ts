@@ -1,6 +1,7 @@
 import { repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
 import type { Named, Runtime } from '../../platform/runtime/runtime.ts';
 import type { SecretBox } from '../../platform/secrets/secret-keys.ts';
@@ -252,7 +253,11 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       async isKept(key) {
         const session = table.byKey(key);
         const holder = await sessions.holderOf(key);
+        // What takes the beginning of a turn back has come in between.
+        if (session !== undefined && holder?.epoch === session.epoch) return true;
         if (session === undefined || holder?.instance !== instance) return false;
+        // Otherwise it is on its way, and the row has the former epoch again afterwards.
+        if (session.isDoubted) throw new AppError('STORAGE_UNAVAILABLE');
         change(session, { kind: 'kept', epoch: holder.epoch });
         return true;
       },

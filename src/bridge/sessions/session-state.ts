@@ -1,7 +1,7 @@
 import type { Statement } from '../../platform/database/statement.ts';
 import { TENANT } from '../principal.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
-import type { SessionPlace, SessionStore } from '../storage/session-store.ts';
+import type { SessionBefore, SessionPlace, SessionStore } from '../storage/session-store.ts';
 
 /** What the store has of a session. */
 type StoredState = 'absent' | 'open' | 'closed';
@@ -27,7 +27,7 @@ export interface SessionFacts extends SessionPlace {
   /** It is not known whether the beginning of a turn was stored; what takes it back is on its way. */
   readonly isDoubted: boolean;
   /** While a beginning is being stored: what the session was before. */
-  readonly before: SessionPlace | undefined;
+  readonly before: SessionBefore | undefined;
 }
 
 export type SessionEvent =
@@ -125,7 +125,7 @@ export function createSessionStates(store: Statements, instance: string, home = 
           stored === 'absent'
             ? store.insert({ ...columns, ...names, created_at: now, closed_at: null })
             : store.claim({ ...columns, expectedSeq });
-        return to({ ...place, before: placeOf(session) }, taken);
+        return to({ ...place, before: beforeOf(session) }, taken);
       }
       case 'begun':
         return to({
@@ -137,16 +137,15 @@ export function createSessionStates(store: Statements, instance: string, home = 
       case 'kept':
         return to({ epoch: event.epoch });
       case 'not begun': {
-        const { before = placeOf(session) } = session;
-        const next = { ...before, before: undefined };
-        if (!event.isDoubted) return to(next);
-        const doubted = { ...next, isDoubted: true };
+        const { before = beforeOf(session) } = session;
+        if (!event.isDoubted) return to({ ...placeOf(before), before: undefined });
+        const doubted = { ...before, before: undefined, isDoubted: true };
         // Without a row there is nothing that holds the numbers.
         if (stored === 'absent') return to(doubted, ...store.discard(key));
         if (stored === 'closed') return to(doubted, ...store.close(key, event.now), store.reserve(key, event.upTo));
         return to(
           doubted,
-          store.unclaim(key, event.turnId, before),
+          store.unclaim(key, event.turnId, before, instance),
           // The agent may have named its new conversation already, also where the beginning itself was not stored.
           store.setReference(key, before.providerId, before.reference),
           store.reserve(key, event.upTo),
@@ -205,6 +204,10 @@ export function readChoices(choices: string): SessionChoices {
 export function placeOf(session: SessionPlace): SessionPlace {
   const { threadId, providerId, reference, workingDirectory, mcpServers } = session;
   return { threadId, providerId, reference, workingDirectory, mcpServers };
+}
+
+function beforeOf(session: SessionFacts): SessionBefore {
+  return { ...placeOf(session), epoch: session.epoch };
 }
 
 function placeOfRow(row: SessionRow): SessionPlace {

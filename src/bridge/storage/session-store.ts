@@ -36,7 +36,7 @@ export interface SessionStore {
    */
   claim(claim: SessionClaim): Statement;
   /** Takes a claim back, if it was stored together with the beginning of that turn: the session is as it was before. */
-  unclaim(key: string, turnId: string, before: SessionPlace): Statement;
+  unclaim(key: string, turnId: string, before: SessionBefore, instance: string): Statement;
   reserve(key: string, upTo: number): Statement;
   setReference(key: string, providerId: string, reference: string): Statement;
   setChoices(key: string, choices: string): Statement;
@@ -111,11 +111,12 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       );
     return isShared ? claimed.returning('epoch') : claimed;
   });
-  const unclaim = database.statement((query, given: SessionPlace & { key: string; turnId: string }) =>
-    query
+  const unclaim = database.statement((query, given: Unclaim) => {
+    const unclaimed = query
       .updateTable('sessions')
       .set({
         instance: '',
+        ...(isShared && { epoch: given.epoch }),
         thread_id: given.threadId,
         provider_id: given.providerId,
         reference: given.reference,
@@ -132,8 +133,11 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
             .where('status', '=', 'running')
             .where('ended_at', 'is', null),
         ),
-      ),
-  );
+      );
+    // The log stores what it could not be sure of once more, and another bridge may have the session by then.
+    const isOwn = unclaimed.where('instance', '=', given.from).where('epoch', '=', given.claimed);
+    return isShared ? isOwn : unclaimed;
+  });
   const reserve = database.statement((query, given: { key: string; upTo: number }) =>
     query
       .updateTable('sessions')
@@ -203,7 +207,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     },
     insert,
     claim: (given) => expectChanges(claim(given), 1),
-    unclaim: (key, turnId, before) => unclaim({ ...before, key, turnId }),
+    unclaim: (key, turnId, before, from) => unclaim({ ...before, key, turnId, from, claimed: before.epoch + 1 }),
     reserve: (key, upTo) => reserve({ key, upTo }),
     setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
     setChoices: (key, choices) => setChoices({ key, choices }),
@@ -221,6 +225,19 @@ export interface SessionPlace {
   readonly workingDirectory: string;
   /** Sealed; empty: it has none. */
   readonly mcpServers: string;
+}
+
+/** What a session was before a turn of it began. */
+export interface SessionBefore extends SessionPlace {
+  readonly epoch: number;
+}
+
+interface Unclaim extends SessionBefore {
+  readonly key: string;
+  readonly turnId: string;
+  readonly from: string;
+  /** The epoch that the claim has made. */
+  readonly claimed: number;
 }
 
 interface TurnEnd {
