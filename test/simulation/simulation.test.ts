@@ -39,6 +39,11 @@ const FOUND = [
   ['instances', 545],
   ['instances', 820],
   ['instances', 964],
+  // A session that was waited for was started by an instance that had gone when the session was found.
+  ['instances', 281],
+  ['instances', 1064],
+  // The updates of a session that a relayed call started came by that call, and to its follower once more.
+  ['instances', 633],
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],

@@ -83,10 +83,13 @@ const LOOK_FOR_STARTS_MS = 5_000;
 export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   const { sessions, owners, hub, updates, clock, log } = options;
   const feeds = new Map<string, Feed>();
-  const keysOf = new Map<NotificationSink, Set<string>>();
+  /** By connection, the sessions that it follows: their keys, with their names. */
+  const keysOf = new Map<NotificationSink, Map<string, string>>();
   /** Connections that wait for a session to start, here or elsewhere. */
   const waiting = new Map<NotificationSink, Waiting>();
   const stopped = new AbortController();
+  /** Sessions that another instance may have taken: the store could not be asked. */
+  const unsure = new Set<string>();
   let isLooking = false;
 
   function open(session: SessionRow, isAdopted = false): Feed {
@@ -195,22 +198,23 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     waits: Waiting,
     from: number | undefined,
     receiver: NotificationSink,
-  ): Promise<'here' | 'nowhere' | 'elsewhere'> {
+  ): Promise<'here' | 'gets it here' | 'nowhere' | 'elsewhere'> {
     const session = await owners.find(waits.principal, waits.sessionId, false);
     if (session === undefined || session.closed_at !== null) return 'nowhere';
-    if ((await owners.ofRow(session)) === undefined && !owners.isTaken(session)) return 'here';
+    if ((await owners.ofRow(session)) === undefined && !owners.isTaken(session))
+      return hub.sentUpTo(session.key, receiver) === undefined ? 'here' : 'gets it here';
     // It may have gone, or may follow it already.
     if (waiting.get(receiver) !== waits) return 'elsewhere';
     waiting.delete(receiver);
     const { key } = session;
-    const keys = keysOf.get(receiver) ?? new Set<string>();
-    keysOf.set(receiver, keys.add(key));
+    const keys = keysOf.get(receiver) ?? new Map<string, string>();
+    keysOf.set(receiver, keys.set(key, waits.sessionId));
     await open(session).ready;
     // One that was found in the store a moment ago has got what was there.
     const after = hub.sentUpTo(key, receiver) ?? from ?? (await lastSeqOf(key));
     // It may have gone while the stream was opened.
     if (keysOf.get(receiver) === keys) await hub.subscribeAfter(key, receiver, after);
-    else closeUnused(keys);
+    else closeUnused(keys.keys());
     return 'elsewhere';
   }
 
@@ -228,24 +232,42 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
 
   /** A session that is followed here, and was served here, may have been taken by another instance. */
   async function adopt(key: string): Promise<void> {
+    unsure.delete(key);
     if (feeds.has(key) || !hub.isFollowed(key)) return;
-    const session = await owners.byKey(key);
-    if (session === undefined || (await owners.ofRow(session)) === undefined) return;
-    if (hub.isFollowed(key)) open(session, true);
+    try {
+      const session = await owners.byKey(key);
+      if (session === undefined || (await owners.ofRow(session)) === undefined) return;
+      if (hub.isFollowed(key)) open(session, true);
+    } catch (error) {
+      if (hub.isFollowed(key)) unsure.add(key);
+      throw error;
+    }
   }
 
-  /** Looks whether sessions that connections wait for have started elsewhere. */
+  /** Looks whether sessions that connections wait for have started, and whether others were taken. */
   async function look(): Promise<void> {
-    if (isLooking || waiting.size === 0) return;
+    if (isLooking || (waiting.size === 0 && unsure.size === 0)) return;
     isLooking = true;
     try {
-      for (const [receiver, waits] of [...waiting]) {
-        if (waits.isOpening) continue;
-        const place = await followElsewhere(waits, waits.afterSeq ?? 0, receiver);
-        if (place === 'here') waiting.delete(receiver);
-      }
+      for (const key of [...unsure]) await adopt(key);
+      for (const [receiver, waits] of [...waiting]) if (!waits.isOpening) await lookFor(receiver, waits);
     } finally {
       isLooking = false;
+    }
+  }
+
+  async function lookFor(receiver: NotificationSink, waits: Waiting): Promise<void> {
+    const { principal, sessionId, afterSeq = 0 } = waits;
+    try {
+      const place = await followElsewhere(waits, afterSeq, receiver);
+      if (waiting.get(receiver) !== waits || place === 'nowhere') return;
+      waiting.delete(receiver);
+      // Another instance has started it, and has gone since then.
+      if (place === 'here') await sessions.follow(principal, sessionId, afterSeq, receiver);
+    } catch (error) {
+      if (waiting.get(receiver) === waits) throw error;
+      // It may have got some updates by now: its client resumes after the last of them.
+      receiver.lost();
     }
   }
 
@@ -260,12 +282,12 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       const place = await followElsewhere(waits, afterSeq, receiver);
       waits.isOpening = false;
       if (place === 'elsewhere' || waiting.get(receiver) !== waits) return;
-      if (place === 'here') waiting.delete(receiver);
+      if (place !== 'nowhere') waiting.delete(receiver);
       await sessions.follow(principal, sessionId, afterSeq, receiver);
     },
     forget(receiver) {
       waiting.delete(receiver);
-      const keys = keysOf.get(receiver) ?? [];
+      const keys = keysOf.get(receiver)?.keys() ?? [];
       keysOf.delete(receiver);
       sessions.forget(receiver);
       closeUnused(keys);
@@ -279,6 +301,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     flush,
     gets: hub.gets,
     reached: hub.reached,
+    keyOf: (receiver, sessionId) => [...(keysOf.get(receiver) ?? [])].findLast(([, name]) => name === sessionId)?.[0],
     follows(receiver, { key, sessionId }) {
       const isWaiting = waiting.get(receiver)?.sessionId === sessionId;
       // It gets all of the session as soon as the session is found.

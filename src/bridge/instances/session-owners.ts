@@ -93,6 +93,8 @@ export function startsSession(method: string): boolean {
 export interface FollowerFeeds extends Pick<UpdateHub, 'gets' | 'reached'> {
   /** Whether the updates of that session reach a connection from here, or will as soon as the session is found. */
   follows(receiver: NotificationSink, session: { readonly key: string; readonly sessionId: string }): boolean;
+  /** The key of a session of that name which a connection follows from here. */
+  keyOf(receiver: NotificationSink, sessionId: string): string | undefined;
 }
 
 export interface OwnerDispatchOptions {
@@ -217,7 +219,12 @@ export function createOwnerDispatch(
     const isTurn = TURNS.has(method);
     const { sink, stays } = call.caller;
     let key = '';
-    const isFollowed = () => stays && sink !== undefined && options.feeds()?.follows(sink, { key, sessionId }) === true;
+    const isFollowed = (): boolean => {
+      if (!stays || sink === undefined) return false;
+      // Of a session that this call starts, the key is known when the connection follows it.
+      if (key === '') key = options.feeds()?.keyOf(sink, sessionId) ?? '';
+      return options.feeds()?.follows(sink, { key, sessionId }) === true;
+    };
     return viaOwner({
       async find() {
         const row = await owners.find(principal, sessionId, startsSession(method));

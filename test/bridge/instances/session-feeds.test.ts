@@ -59,3 +59,62 @@ test('a client that found a session in the store, just when it began elsewhere, 
   await until('its update', () => seen.at(-1) === 5);
   assert.deepEqual(seen, [...STORED, 5]);
 });
+
+test('a client that waits for a session gets it when the instance that started it has gone before it was found', async (t) => {
+  const clock = createFakeClock();
+  const seen: number[] = [];
+  let losses = 0;
+  const receiver: NotificationSink = {
+    update: (_params, seq) => void seen.push(seq),
+    isBehind: () => false,
+    drained: async () => true,
+    lost: () => {
+      losses += 1;
+    },
+  };
+  let isAway = false;
+  const hub = createUpdateHub(async (_key, to, after) => {
+    if (isAway) throw new Error('the store is away');
+    for (const seq of STORED.filter((each) => each > after)) to.update(rawJson('{}'), seq);
+    return STORED.at(-1) ?? 0;
+  }, clock);
+  const session = { key: 's', closed_at: null } as SessionRow;
+  let hasBegun = false;
+  const feeds = createSessionFeeds({
+    hub,
+    clock,
+    // As the sessions of an instance do: nobody is told of a session that starts elsewhere.
+    sessions: {
+      follow: async (_principal, _id, after, to) => hasBegun && hub.subscribeAfter('s', to, after ?? 0),
+      forget: hub.forget,
+    } as Parameters<typeof createSessionFeeds>[0]['sessions'],
+    owners: {
+      find: async () => (hasBegun ? session : undefined),
+      byKey: async () => session,
+      ofRow: async () => undefined,
+      isTaken: () => false,
+    },
+    updates: { lastSeq: async () => STORED.at(-1) ?? 0 },
+    log: { warn: (_facts, text) => assert.fail(text) },
+    openStream: async () => assert.fail('no instance has it'),
+    flush: async () => undefined,
+  });
+  t.after(() => feeds.stop());
+  await feeds.follow(MAIN, 'session', undefined, receiver);
+  assert.deepEqual(seen, []);
+  hasBegun = true;
+  await clock.advance(5_000);
+  await until('its updates', () => seen.length > 0);
+  // Further looks send nothing once more.
+  await clock.advance(10_000);
+  assert.deepEqual([seen, losses], [STORED, 0]);
+
+  // Of another one the store fails when it is read: its client must resume.
+  hub.forget(receiver);
+  hasBegun = false;
+  await feeds.follow(MAIN, 'session', undefined, receiver);
+  hasBegun = true;
+  isAway = true;
+  await clock.advance(5_000);
+  await until('the end of its connection', () => losses === 1);
+});
