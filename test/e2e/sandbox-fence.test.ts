@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, readdir, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -114,6 +114,22 @@ for (const [name, help] of Object.entries({ new: ALL_HELP, old: OLD_HELP })) {
     },
   );
 }
+
+test('programs find the names and certificates of the system, and no private key', options, async (t) => {
+  const { run } = await openForTest(t, []);
+  const sameAsHere = (path: string) => (existsSync(path) ? readFileSync(path, 'utf8') : '');
+  for (const path of ['/etc/passwd', '/etc/group', '/etc/nsswitch.conf', '/etc/resolv.conf', '/etc/ssl/openssl.cnf']) {
+    assert.equal((await run(`cat ${path} 2>/dev/null`)).said, sameAsHere(path), path);
+  }
+  const { said } = await run('ls -A /etc/ssl /etc/pki/tls /etc/ca-certificates 2>/dev/null; ls /etc/ssl/certs | wc -l');
+  assert.doesNotMatch(said, /private/);
+  const certificates = existsSync('/etc/ssl/certs') ? readdirSync('/etc/ssl/certs').length : 0;
+  assert.equal(Number(said.trim().split('\n').at(-1)), certificates);
+  // What is copied belongs to the program alone.
+  await run('rm -f /etc/passwd; echo changed >/etc/group');
+  assert.match(sameAsHere('/etc/passwd'), /root/);
+  assert.doesNotMatch(sameAsHere('/etc/group'), /changed/);
+});
 
 test('no process in the sandbox has a descriptor that leads out of it', options, async (t) => {
   const { run } = await openForTest(t, []);

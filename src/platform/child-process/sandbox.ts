@@ -1,4 +1,4 @@
-import { constants, lstatSync, readlinkSync, realpathSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, openSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { delimiter, isAbsolute } from 'node:path';
 import type { Clock } from '../clock/clock.ts';
@@ -113,21 +113,28 @@ interface Tools {
   readonly prlimit: string;
 }
 
-/** Joins control groups, then becomes the program. Each argument up to `--` is a file to write to. */
-const JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"';
+/**
+ * Limits memory to kilobytes (0: not here), joins control groups, then becomes the program. Each argument from the second up to `--` is a file
+ * to write to. The shell is needed for the groups anyway: another start of `prlimit` would take as long again.
+ */
+const JOIN =
+  'ulimit -c 0 || exit 125; [ "$1" = 0 ] || ulimit -d "$1" || exit 125; shift; ' +
+  'while [ "$1" != -- ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"';
 const REPLACED = 'the working directory was replaced';
 /** Runs inside: refuses a folder that is not the one that was checked, then becomes the program. */
 const CHECK = `[ "$(stat -c %d:%i "$1")" = "$2" ] || { echo "${REPLACED}" >&2; exit 125; }; shift 2; exec "$@"`;
 
 function createSandbox(options: CreateSandboxOptions): Sandbox {
   const { tools, networks, enforcement, limits, bindsDescriptors } = options;
-  const system = systemMounts();
+  const { mounts: system, files } = systemMounts();
   const path = (options.environment.PATH ?? '')
     .split(delimiter)
     .filter((place) => isAbsolute(place) && !isSystem(place));
+  const surroundings = { system, path, temporaryBytes: limits.temporaryBytes };
 
   async function startBehind(given: ProcessOptions, fence: Fence, held: number | undefined): Promise<RunningProcess> {
     const network = await networks.hold(fence.network);
+    const copied = openAll(files);
     const group = enforcement.createGroup(limits);
     const release = (): void => {
       network.release();
@@ -138,15 +145,14 @@ function createSandbox(options: CreateSandboxOptions): Sandbox {
         ? ['/bin/sh', '-c', CHECK, 'check', fence.folder, fence.identity, given.command]
         : [given.command];
     const [command = '', ...args] = [
-      ...(group === undefined ? [] : ['/bin/sh', '-c', JOIN, 'join', ...group.procs, '--']),
-      ...limitArguments(tools.prlimit, options),
+      ...(group === undefined ? limitArguments(options) : joinArguments(group.procs, options)),
       ...[tools.nsenter, '--user', '--net', '--preserve-credentials', '--target', String(network.pid), '--'],
       tools.bubblewrap,
-      ...fenceArguments(fence, { system, path, temporaryBytes: limits.temporaryBytes, isHeld: held !== undefined }),
+      ...fenceArguments(fence, { ...surroundings, isHeld: held !== undefined, copied }),
       ...['--', ...check, ...given.args],
     ];
     const env = fencedEnvironment(given, fence);
-    const descriptors = held === undefined ? [] : [held];
+    const descriptors = [...(held === undefined ? [] : [held]), ...copied.map(({ fd }) => fd)];
     try {
       const started = await startProcess({ ...given, command, args, cwd: '/', env, descriptors });
       void started.exited.then(release);
@@ -154,6 +160,8 @@ function createSandbox(options: CreateSandboxOptions): Sandbox {
     } catch (error) {
       release();
       throw error;
+    } finally {
+      for (const { fd } of copied) closeSync(fd);
     }
   }
 
@@ -194,9 +202,14 @@ function describe({ tools, hosts, enforcement, limits }: CreateSandboxOptions): 
   return `${tools.bubblewrap}, network: ${reach}, ${processes}, ${memory}`;
 }
 
-function limitArguments(prlimit: string, { enforcement, limits }: CreateSandboxOptions): readonly string[] {
+function joinArguments(procs: readonly string[], { enforcement, limits }: CreateSandboxOptions): readonly string[] {
+  const kilobytes = enforcement.memory === 'rlimit' ? Math.floor(limits.memoryBytes / 1024) : 0;
+  return ['/bin/sh', '-c', JOIN, 'join', String(kilobytes), ...procs, '--'];
+}
+
+function limitArguments({ tools, enforcement, limits }: CreateSandboxOptions): readonly string[] {
   return [
-    prlimit,
+    tools.prlimit,
     '--core=0',
     ...(enforcement.memory === 'rlimit' ? [`--data=${limits.memoryBytes}`] : []),
     ...(enforcement.processes === 'rlimit' ? [`--nproc=${limits.processes}`] : []),
@@ -224,26 +237,55 @@ function fencedEnvironment({ env }: ProcessOptions, { home }: Fence): Record<str
 const SYSTEM_FOLDERS = ['/usr', '/nix'];
 /** Links into `/usr` on most systems. */
 const SYSTEM_LINKS = ['/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
-/** Of `/etc`, what programs need to run, to find names and to check certificates. Nothing here holds a secret. */
+/** Of `/etc`, what programs need to run, to find names and to check certificates. Folders with keys beside certificates are not named here. */
 const SYSTEM_SETTINGS = (
-  'alternatives ca-certificates ca-certificates.conf crypto-policies fonts group host.conf hosts inputrc ld.so.cache ' +
-  'ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic mime.types nsswitch.conf os-release passwd pki ' +
-  'profile protocols resolv.conf services shells ssl terminfo timezone'
+  'alternatives ca-certificates/extracted crypto-policies fonts group hosts ld.so.cache locale.conf localtime mime.types ' +
+  'nsswitch.conf os-release passwd pki/ca-trust pki/tls/cert.pem pki/tls/certs pki/tls/openssl.cnf profile protocols ' +
+  'resolv.conf services shells ssl/cert.pem ssl/certs ssl/openssl.cnf timezone'
 ).split(' ');
 
-function systemMounts(): readonly string[] {
-  return [
+/**
+ * What every program sees of the system: mounts, and files of `/etc`, which bubblewrap copies. Each mount costs bubblewrap a look at all
+ * others, a copied file does not.
+ */
+function systemMounts(): { readonly mounts: readonly string[]; readonly files: readonly string[] } {
+  const settings = SYSTEM_SETTINGS.map((name) => `/etc/${name}`);
+  const isLink = (path: string) => linkTarget(path) !== undefined && isSystem(path);
+  const isFolder = (path: string) => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  const mounts = [
     ...SYSTEM_FOLDERS.flatMap((folder) => ['--ro-bind-try', folder, folder]),
     ...SYSTEM_LINKS.flatMap((link) => {
       const target = linkTarget(link);
       return target === undefined ? ['--ro-bind-try', link, link] : ['--symlink', target, link];
     }),
-    ...SYSTEM_SETTINGS.map((name) => `/etc/${name}`).flatMap((path) => {
-      const isLink = linkTarget(path) !== undefined && isSystem(path);
-      return isLink ? ['--symlink', realpathSync(path), path] : ['--ro-bind-try', path, path];
+    ...settings.flatMap((path) => {
+      if (isLink(path)) return ['--symlink', realpathSync(path), path];
+      return isFolder(path) ? ['--ro-bind-try', path, path] : [];
     }),
     ...['--proc', '/proc', '--dev', '/dev', '--dir', '/run', '--dir', '/var', '--symlink', '/tmp', '/var/tmp'],
   ];
+  return { mounts, files: settings.filter((path) => !isLink(path) && !isFolder(path)) };
+}
+
+interface OpenFile {
+  readonly path: string;
+  readonly fd: number;
+}
+
+/** Opens the files that exist, except those that not everyone on this machine may read. */
+function openAll(paths: readonly string[]): readonly OpenFile[] {
+  return paths.flatMap((path) => {
+    let fd: number;
+    try {
+      fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    } catch {
+      return [];
+    }
+    const found = fstatSync(fd);
+    if (found.isFile() && (found.mode & constants.S_IROTH) !== 0) return [{ path, fd }];
+    closeSync(fd);
+    return [];
+  });
 }
 
 /** Whether a path leads into a folder that is mounted anyway: each mount costs bubblewrap a look at all others. */
@@ -272,11 +314,15 @@ interface Surroundings {
   readonly temporaryBytes: number;
   /** Whether the working directory is the first descriptor that the program gets. */
   readonly isHeld: boolean;
+  /** The next descriptors, and where bubblewrap copies them to. */
+  readonly copied: readonly OpenFile[];
 }
 
 /** The arguments of bubblewrap. Later mounts lie over earlier ones: what must stay hidden comes last. */
-function fenceArguments(fence: Fence, { system, path, temporaryBytes, isHeld }: Surroundings): readonly string[] {
+function fenceArguments(fence: Fence, surroundings: Surroundings): readonly string[] {
+  const { system, path, temporaryBytes, isHeld, copied } = surroundings;
   const { folder, home, hidden } = fence;
+  const firstCopied = firstDescriptor() + (isHeld ? 1 : 0);
   const bind = fence.isReadOnly ? '--ro-bind' : '--bind';
   const bounded = ['--size', String(temporaryBytes), '--tmpfs'];
   const secret = [fence.home.path, ...hidden.folders, ...hidden.files];
@@ -286,6 +332,7 @@ function fenceArguments(fence: Fence, { system, path, temporaryBytes, isHeld }: 
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
     '--die-with-parent',
     ...system,
+    ...copied.flatMap((file, index) => ['--perms', '0444', '--file', String(firstCopied + index), file.path]),
     ...[...bounded, '/tmp'],
     ...(home.source === undefined ? [...bounded, home.path] : ['--bind', home.source, home.path]),
     ...both('--ro-bind-try', readable),
