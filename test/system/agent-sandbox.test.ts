@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { type TestContext, test } from 'node:test';
-import { createModelAccess, createModelGate, type FencedPrograms } from '../../src/system/agent-sandbox.ts';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import {
+  createModelAccess,
+  createModelGate,
+  type FencedPrograms,
+  openAgentSandbox,
+  refuseAll,
+  sandboxFinding,
+} from '../../src/system/agent-sandbox.ts';
 import { listenOnLoopback } from '../kit/loopback-server.ts';
 
 /** The gate of the networks of two people, and what reaches the program behind it. */
@@ -61,3 +69,40 @@ test('a program in the sandbox is told apart by a word that opens nothing itself
   assert.deepEqual(ended, ['key']);
   assert.equal(await arriving({ authorization: `Bearer ${models.key}` }), 'Bearer key of user:ann');
 });
+
+for (const system of ['darwin', 'win32']) {
+  test(`on ${system}, where there is no sandbox, agents run without one only where that is allowed`, async (t) => {
+    const real = Object.getOwnPropertyDescriptor(process, 'platform') ?? {};
+    Object.defineProperty(process, 'platform', { ...real, value: system });
+    t.after(() => Object.defineProperty(process, 'platform', real));
+    const bridge = (more: object) => ({
+      limits: {},
+      sandbox_program: '',
+      sandbox_hosts: [],
+      trust_users: false,
+      ...more,
+    });
+    const given = (more: object, plans: object = {}) =>
+      ({
+        settings: { bridge: bridge(more), plans },
+        environment: {},
+        clock: systemClock,
+        serveOwn: refuseAll,
+      }) as unknown as Parameters<typeof openAgentSandbox>[0];
+    const people = { team: { bridge: true } };
+    const reason = 'it needs Linux';
+    assert.equal(await openAgentSandbox(given({ sandbox: 'auto' })), undefined);
+    assert.equal(await openAgentSandbox(given({ sandbox: 'auto', trust_users: true }, people)), undefined);
+    await assert.rejects(openAgentSandbox(given({ sandbox: 'require' })), {
+      code: 'SANDBOX_UNAVAILABLE',
+      details: { reason },
+    });
+    await assert.rejects(openAgentSandbox(given({ sandbox: 'auto' }, people)), {
+      code: 'PEOPLE_NEED_SANDBOX',
+      details: { plan: 'team', reason },
+    });
+    const shown = await sandboxFinding(given({ sandbox: 'auto' }));
+    assert.match(JSON.stringify(shown), /not in force: it needs Linux; until then agents can read and change whatever/);
+    assert.match(JSON.stringify(await sandboxFinding(given({ sandbox: 'require' }))), /required, and it needs Linux/);
+  });
+}
