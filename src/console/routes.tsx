@@ -1,8 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
-import { type ComponentType, lazy, Suspense } from 'react';
+import { type ComponentType, lazy, type ReactNode, Suspense } from 'react';
 import { Link, Route, Switch } from 'wouter';
 import { readSystem } from './data/accounts.ts';
 import { ErrorBox } from './parts/parts.tsx';
+import { useConsole } from './shell/console-context.ts';
 import { SignedIn } from './shell/shell.tsx';
 
 /** THE TABLE of screens. A screen is loaded when it is first shown. */
@@ -12,19 +13,51 @@ interface Screen {
   readonly show: ComponentType;
   /** Shown before anyone has signed in, without navigation. */
   readonly isPublic?: true;
+  /** About agents and their work: those for whom no agents work see the reason in its place. */
+  readonly needsAgents?: true;
 }
 
 const SCREENS: readonly Screen[] = [
-  { path: '/console', title: 'Board', show: lazy(() => import('./screens/board/board.tsx')) },
-  { path: '/console/new', title: 'New session', show: lazy(() => import('./screens/board/new-session.tsx')) },
-  { path: '/console/sessions/:sessionId', title: 'Session', show: lazy(() => import('./screens/session/session.tsx')) },
-  { path: '/console/runs', title: 'Runs', show: lazy(() => import('./screens/runs/runs.tsx')) },
-  { path: '/console/runs/new', title: 'New run', show: lazy(() => import('./screens/runs/new-run.tsx')) },
-  { path: '/console/runs/:sessionId', title: 'Run', show: lazy(() => import('./screens/runs/run.tsx')) },
-  { path: '/console/jobs', title: 'Jobs', show: lazy(() => import('./screens/jobs/jobs.tsx')) },
-  { path: '/console/jobs/:jobId', title: 'Job', show: lazy(() => import('./screens/jobs/job.tsx')) },
-  { path: '/console/schedules', title: 'Schedules', show: lazy(() => import('./screens/jobs/schedules.tsx')) },
-  { path: '/console/agents', title: 'Agents', show: lazy(() => import('./screens/agents/agents.tsx')) },
+  { path: '/console', title: 'Board', show: lazy(() => import('./screens/board/board.tsx')), needsAgents: true },
+  {
+    path: '/console/new',
+    title: 'New session',
+    show: lazy(() => import('./screens/board/new-session.tsx')),
+    needsAgents: true,
+  },
+  {
+    path: '/console/sessions/:sessionId',
+    title: 'Session',
+    show: lazy(() => import('./screens/session/session.tsx')),
+    needsAgents: true,
+  },
+  { path: '/console/runs', title: 'Runs', show: lazy(() => import('./screens/runs/runs.tsx')), needsAgents: true },
+  {
+    path: '/console/runs/new',
+    title: 'New run',
+    show: lazy(() => import('./screens/runs/new-run.tsx')),
+    needsAgents: true,
+  },
+  {
+    path: '/console/runs/:sessionId',
+    title: 'Run',
+    show: lazy(() => import('./screens/runs/run.tsx')),
+    needsAgents: true,
+  },
+  { path: '/console/jobs', title: 'Jobs', show: lazy(() => import('./screens/jobs/jobs.tsx')), needsAgents: true },
+  { path: '/console/jobs/:jobId', title: 'Job', show: lazy(() => import('./screens/jobs/job.tsx')), needsAgents: true },
+  {
+    path: '/console/schedules',
+    title: 'Schedules',
+    show: lazy(() => import('./screens/jobs/schedules.tsx')),
+    needsAgents: true,
+  },
+  {
+    path: '/console/agents',
+    title: 'Agents',
+    show: lazy(() => import('./screens/agents/agents.tsx')),
+    needsAgents: true,
+  },
   {
     path: '/console/playground',
     title: 'Playground',
@@ -72,6 +105,12 @@ const SCREENS: readonly Screen[] = [
   ),
 ];
 
+const NoAgents = lazy(() => import('./screens/board/first-steps.tsx').then((module) => ({ default: module.NoAgents })));
+
+function ForAgents({ children }: { readonly children: ReactNode }) {
+  return useConsole().hasAgents ? children : <NoAgents />;
+}
+
 export function App() {
   const system = useQuery({ queryKey: ['system'], queryFn: readSystem });
   if (system.data === undefined) {
@@ -84,7 +123,7 @@ export function App() {
   const facts = system.data;
   return (
     <Switch>
-      {SCREENS.map(({ path, title, show: Show, isPublic }) => (
+      {SCREENS.map(({ path, title, show: Show, isPublic, needsAgents }) => (
         <Route key={path} path={path}>
           <title>{`${title} · Trestle`}</title>
           <Suspense fallback={<p className="quiet loading">Loading …</p>}>
@@ -100,7 +139,13 @@ export function App() {
             ) : (
               <SignedIn system={facts}>
                 <Suspense fallback={<p className="quiet loading">Loading …</p>}>
-                  <Show />
+                  {needsAgents ? (
+                    <ForAgents>
+                      <Show />
+                    </ForAgents>
+                  ) : (
+                    <Show />
+                  )}
                 </Suspense>
               </SignedIn>
             )}

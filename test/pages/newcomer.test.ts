@@ -3,8 +3,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
-import { openInvited, PASSWORD } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openAsAda, openInvited, PASSWORD } from './logged-in.ts';
+import { type OpenPage, openPage } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -100,4 +100,70 @@ test('from the printed address: an account, an agent that asks, the diff on a ph
     problems.filter((problem) => !problem.includes('403')),
     [],
   );
+});
+
+test('invited people see what their plan includes: models without agents, then a session of their own', async (t) => {
+  const root = await temporaryFolder(t);
+  const { page, problems, url } = await openAsAda(t, '/console/users', {
+    agents: { builtin: { model: 'demo/echo' } },
+    bridge: { trust_users: true, user_root: join(root, '{user}') },
+    plans: { crew: { models: ['demo/*'], bridge: true } },
+  });
+  const invitations = page.getByRole('region', { name: 'Invitations' });
+  const plan = invitations.getByLabel('Plan of the new account');
+  async function inviteWith(option: string, name: string): Promise<OpenPage> {
+    await plan.getByRole('option', { name: option }).waitFor({ state: 'attached' });
+    await plan.selectOption({ label: option });
+    await invitations.getByRole('button', { name: 'Invite' }).click();
+    const invited = await openInvited(t, await invitations.locator('pre').innerText(), name);
+    await invitations.getByRole('button', { name: 'Done' }).click();
+    return invited;
+  }
+  async function work({ page: own }: OpenPage, word: string): Promise<void> {
+    await own.getByRole('heading', { name: 'No sessions yet' }).waitFor();
+    await own.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'New session' }).click();
+    await own.getByLabel('What should be done?').fill(word);
+    await own.getByRole('button', { name: 'Start' }).click();
+    await own.getByRole('log').getByText(word).nth(1).waitFor();
+    await own.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Board' }).click();
+    await own.getByRole('link', { name: word }).waitFor();
+  }
+
+  // The default plan includes no agents: no screen of theirs is offered, and nothing is asked that would be refused.
+  const ben = await inviteWith('the default, without agents', 'Ben');
+  await ben.page.getByRole('heading', { name: 'Welcome, Ben' }).waitFor();
+  await ben.page.getByText('Your plan does not include agents.').waitFor();
+  const links = ben.page.getByRole('navigation', { name: 'Console' }).getByRole('link');
+  for (const name of ['Board', 'New session', 'Runs', 'Jobs', 'Agents']) {
+    assert.equal(await links.filter({ hasText: name }).count(), 0, name);
+  }
+  await ben.page.goto(`${url}/console/jobs`);
+  await ben.page.getByText('Your plan does not include agents.').waitFor();
+  await ben.page.getByRole('main').getByRole('link', { name: 'playground' }).click();
+  await ben.page.getByRole('region', { name: 'Model 1' }).getByLabel('Model 1', { exact: true }).fill('demo/echo');
+  await ben.page.getByLabel('Message').fill('hello from Ben');
+  await ben.page.getByLabel('Message').press('Enter');
+  await ben.page
+    .getByRole('region', { name: 'Model 1' })
+    .getByText(/tokens/)
+    .first()
+    .waitFor();
+  assert.deepEqual(ben.problems, []);
+
+  const cleo = await inviteWith('crew, with agents', 'Cleo');
+  await work(cleo, 'heron');
+
+  // An administrator gives Ben the plan: from the next load on he works, too, and sees his own work only.
+  await page.reload();
+  await page.getByRole('button', { name: 'Ben' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Ben' });
+  await dialog.getByLabel('New plan').fill('crew');
+  await dialog.getByRole('button', { name: 'Give' }).click();
+  await dialog.getByText('The plan is changed.').waitFor();
+  await ben.page.goto(`${url}/console`);
+  await work(ben, 'bittern');
+  assert.equal(await ben.page.getByText('heron').count(), 0);
+  await page.goto(`${url}/console`);
+  for (const word of ['heron', 'bittern']) await page.getByRole('link', { name: word }).waitFor();
+  for (const one of [problems, ben.problems, cleo.problems]) assert.deepEqual(one, []);
 });

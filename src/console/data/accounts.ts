@@ -90,18 +90,29 @@ export async function logInWithPasskey(ticket?: string): Promise<LoginAnswer> {
   return auth<LoginAnswer>('POST', 'passkeys/verify', { credential: credential.toJSON(), ...given }, replacesLogin);
 }
 
-let bearer: { readonly token: string; readonly until: number } | undefined;
+interface Bearer {
+  readonly token: string;
+  readonly until: number;
+  readonly scopes: readonly string[];
+}
+let bearer: Bearer | undefined;
+
+async function currentBearer(): Promise<Bearer> {
+  if (bearer === undefined || bearer.until < Date.now()) {
+    const given = await auth<{ access_token: string; expires_in: number; scope: string }>('POST', 'token/jwt');
+    const until = Date.now() + (given.expires_in - 60) * 1000;
+    bearer = { token: given.access_token, until, scopes: given.scope.split(' ') };
+  }
+  return bearer;
+}
 
 /** A token for turns, which take no cookies: good for five minutes, kept in memory, renewed a minute before it ends. */
-export async function bearerToken(): Promise<string> {
-  if (bearer === undefined || bearer.until < Date.now()) {
-    const { access_token: token, expires_in: seconds } = await auth<{ access_token: string; expires_in: number }>(
-      'POST',
-      'token/jwt',
-    );
-    bearer = { token, until: Date.now() + (seconds - 60) * 1000 };
-  }
-  return bearer.token;
+export const bearerToken = async () => (await currentBearer()).token;
+
+/** What the login is good for: without `bridge`, agents do not work for the person. */
+export async function readScopes(): Promise<readonly string[]> {
+  forgetBearer();
+  return (await currentBearer()).scopes;
 }
 
 export function forgetBearer(): void {

@@ -6,7 +6,9 @@ interface ConsoleValue {
   readonly system: SystemFacts;
   /** Undefined where nobody logs in, and where the bridge is open and nobody has. */
   readonly person: Person | undefined;
-  /** Undefined where the browser cannot open a socket. */
+  /** Whether agents work for the person: the server runs some, and the plan of the person includes them. */
+  readonly hasAgents: boolean;
+  /** Undefined where the browser cannot open a socket, and where there are no agents to hear of. */
   readonly live: Live | undefined;
 }
 

@@ -4,6 +4,7 @@ import { useLocation } from 'wouter';
 import { listSessions, sessionAddress } from '../data/bridge.ts';
 import { Dialog } from '../parts/parts.tsx';
 import { shortPath, visible } from '../parts/text.ts';
+import { useConsole } from './console-context.ts';
 import { type Action, keysText, SHORTCUTS } from './shortcuts.ts';
 
 /** One line of the palette. */
@@ -32,6 +33,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([SHORTCUTS.palette.keys, SHORTCUTS
 /** Goes to a screen or a session, or does what a key does, by a few letters of its name. */
 export default function Palette({ screens, actions, own, onClose }: PaletteProps) {
   const [, go] = useLocation();
+  const { hasAgents } = useConsole();
   const id = useId();
   const [text, setText] = useState('');
   const [chosen, setChosen] = useState(0);
@@ -40,6 +42,7 @@ export default function Palette({ screens, actions, own, onClose }: PaletteProps
     queryKey: ['sessions', 'palette', search],
     queryFn: () => listSessions({ limit: SESSIONS, ...(search !== '' && { search }) }),
     placeholderData: (before) => before,
+    enabled: hasAgents,
   });
   const choices = useMemo(() => {
     const ofScreens = screens.map(({ path, label, keys }) => ({

@@ -27,7 +27,7 @@ import {
 } from 'lucide-react';
 import { Fragment, lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
-import { forgetBearer, logOut, type Person, readPerson, type SystemFacts } from '../data/accounts.ts';
+import { forgetBearer, logOut, type Person, readPerson, readScopes, type SystemFacts } from '../data/accounts.ts';
 import { listSessions, trestle } from '../data/bridge.ts';
 import { BASE, hasToken, keepToken, whenSignedOut } from '../data/request.ts';
 import { Dialog, Field } from '../parts/parts.tsx';
@@ -47,6 +47,12 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
   const mayBeLoggedIn = needsLogin || (system.signIn === 'open' && hasAccounts(system));
   const person = useQuery({ queryKey: ['person'], queryFn: readPerson, enabled: mayBeLoggedIn, retry: false });
   const isOut = needsLogin && person.error !== null;
+  const scopes = useQuery({
+    queryKey: ['scopes', person.data?.id],
+    queryFn: readScopes,
+    enabled: needsLogin && person.data !== undefined,
+    retry: false,
+  });
   useEffect(() => {
     const leave = () => go(`/login?next=${encodeURIComponent(location)}`);
     whenSignedOut(() => {
@@ -68,13 +74,13 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
   }
   if (mayBeLoggedIn && person.data === undefined && (needsLogin || person.isPending))
     return <p className="quiet loading">Loading …</p>;
+  if (needsLogin && scopes.isPending) return <p className="quiet loading">Loading …</p>;
+  const hasAgents = system.services.includes('bridge') && scopes.data?.includes('bridge') !== false;
   // A browser cannot send a token with a socket: then lists and updates are read again and again.
-  const live = system.signIn === 'token' ? undefined : trestle(system.signIn).live;
+  const live = system.signIn === 'token' || !hasAgents ? undefined : trestle(system.signIn).live;
   return (
-    <ConsoleContext value={{ system, person: person.data, live }}>
-      <Frame system={system} person={person.data}>
-        {children}
-      </Frame>
+    <ConsoleContext value={{ system, person: person.data, hasAgents, live }}>
+      <Frame seen={{ system, person: person.data, hasAgents }}>{children}</Frame>
     </ConsoleContext>
   );
 }
@@ -114,6 +120,7 @@ function TokenForm({ onGiven }: { readonly onGiven: (token: string) => void }) {
 interface Seen {
   readonly system: SystemFacts;
   readonly person: Person | undefined;
+  readonly hasAgents: boolean;
 }
 
 /** Keys of the fields that texts are typed into. */
@@ -126,6 +133,7 @@ const TYPED = [
 const GROUPS = ['Work', 'Models', 'Operate'] as const;
 const BOARD = '/console';
 
+const hasAgents = (seen: Seen) => seen.hasAgents;
 const hasModels = ({ system }: Seen) => system.services.includes('completions');
 const mayAsk = (seen: Seen) => hasModels(seen) && seen.person?.role !== 'readonly';
 const isPerson = ({ person }: Seen) => person !== undefined;
@@ -152,11 +160,11 @@ const ROWS: readonly {
   readonly isInBar?: true;
   readonly isFor?: (seen: Seen) => boolean;
 }[] = [
-  { group: 'Work', path: BOARD, label: 'Board', icon: SquareKanban, key: 'b', isInBar: true },
-  { group: 'Work', path: '/console/new', label: 'New session', icon: Plus, isInBar: true },
-  { group: 'Work', path: '/console/runs', label: 'Runs', icon: Workflow, key: 'r' },
-  { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j', isInBar: true },
-  { group: 'Work', path: '/console/agents', label: 'Agents', icon: Bot, key: 'a' },
+  { group: 'Work', path: BOARD, label: 'Board', icon: SquareKanban, key: 'b', isInBar: true, isFor: hasAgents },
+  { group: 'Work', path: '/console/new', label: 'New session', icon: Plus, isInBar: true, isFor: hasAgents },
+  { group: 'Work', path: '/console/runs', label: 'Runs', icon: Workflow, key: 'r', isFor: hasAgents },
+  { group: 'Work', path: '/console/jobs', label: 'Jobs', icon: ListTodo, key: 'j', isInBar: true, isFor: hasAgents },
+  { group: 'Work', path: '/console/agents', label: 'Agents', icon: Bot, key: 'a', isFor: hasAgents },
   { group: 'Work', path: '/console/teams', label: 'Teams', icon: UsersRound, key: 't', isFor: isPerson },
   {
     group: 'Models',
@@ -185,8 +193,8 @@ const ROWS: readonly {
   { group: 'Operate', path: '/console/system', label: 'System', icon: Activity, key: 's', isFor: isOperator },
 ];
 
-function Frame(props: { system: SystemFacts; person: Person | undefined; children: ReactNode }) {
-  const { system, person, children } = props;
+function Frame({ seen, children }: { readonly seen: Seen; readonly children: ReactNode }) {
+  const { system, person } = seen;
   const [location, go] = useLocation();
   const { live } = useConsole();
   const queries = useQueryClient();
@@ -198,7 +206,11 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
   /** On a phone: where the sheet with the whole navigation was opened. Another place closes it. */
   const [openedAt, setOpenedAt] = useState<string>();
   const isOpen = openedAt === location;
-  const counts = useQuery({ queryKey: ['counts'], queryFn: () => listSessions({ limit: 1 }) }).data?.counts;
+  const counts = useQuery({
+    queryKey: ['counts'],
+    queryFn: () => listSessions({ limit: 1 }),
+    enabled: seen.hasAgents,
+  }).data?.counts;
   const needsYou = counts?.needsYou ?? 0;
   useEffect(
     () =>
@@ -212,7 +224,7 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
   useEffect(() => {
     document.title = `${needsYou > 0 ? `(${needsYou}) ` : ''}${document.title.replace(/^\(\d+\) /, '')}`;
   });
-  const rows = ROWS.filter(({ isFor }) => isFor?.({ system, person }) ?? true);
+  const rows = ROWS.filter(({ isFor }) => isFor?.(seen) ?? true);
   const chords = [
     ...rows.flatMap(({ key, label, path }) => (key === undefined ? [] : [{ keys: `g ${key}`, what: label, path }])),
     ...(person === undefined ? [] : [{ keys: 'g m', what: 'My account', path: '/console/me' }]),
@@ -221,7 +233,7 @@ function Frame(props: { system: SystemFacts; person: Person | undefined; childre
   useActions(chords.map(({ keys, what, path }) => ({ keys, what, run: () => go(path) })));
   useShortcuts({
     palette: () => setPaletteActions(activeActions()),
-    newSession: () => go('/console/new'),
+    ...(seen.hasAgents && { newSession: () => go('/console/new') }),
     help: () => setHelpShown(true),
     ...(isOpen && { close: () => setOpenedAt(undefined) }),
     search: () => findSearch()?.focus(),

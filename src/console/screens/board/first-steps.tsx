@@ -3,6 +3,7 @@ import { type ReactNode, useState } from 'react';
 import { Link } from 'wouter';
 import { listAgents } from '../../data/bridge.ts';
 import { listModels } from '../../data/completions.ts';
+import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 
 const DISMISSED = 'trestle.first-steps';
@@ -63,6 +64,35 @@ export function FirstSteps({ isEmpty }: { readonly isEmpty: boolean }) {
             <Link href="/console/agents">Every agent and what it lacks</Link>
           </p>
         </Step>
+      ) : null}
+    </section>
+  );
+}
+
+/** What someone sees instead of screens about agents, where none work for them. */
+export function NoAgents() {
+  const { system, person } = useConsole();
+  const hasModels = system.services.includes('completions');
+  return (
+    <section className="page empty">
+      <h1>{person === undefined ? 'No agents here' : `Welcome, ${visible(person.name)}`}</h1>
+      {system.services.includes('bridge') ? (
+        <p>
+          Your plan does not include agents. Ask an administrator for a plan with agents, then load this page again.
+        </p>
+      ) : (
+        <p>This server runs no agents.</p>
+      )}
+      {hasModels ? (
+        <p>
+          Models work: try one in the <Link href="/console/playground">playground</Link>
+          {person === undefined ? null : (
+            <>
+              , or create a <Link href="/console/keys">key</Link> for your programs
+            </>
+          )}
+          .
+        </p>
       ) : null}
     </section>
   );

@@ -1,13 +1,21 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
+import type { PlanView } from '../../../accounts/contract/own-data.ts';
 import type { Invitation } from '../../../accounts/contract/registration.ts';
-import { invite, listInvitations, revokeInvitation } from '../../data/administration.ts';
+import { invite, listInvitations, listPlans, revokeInvitation } from '../../data/administration.ts';
 import { ErrorBox, Field, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 
 export const ROLES: readonly string[] = ['root', 'admin', 'operator', 'user', 'readonly'];
+
+/** The others have no plan, unless an administrator gives them one. */
+const PLANNED: readonly string[] = ['user', 'readonly'];
+
+function planText(name: string, plan: PlanView | undefined): string {
+  return plan === undefined ? name : `${name}, ${plan.bridge ? 'with agents' : 'without agents'}`;
+}
 
 /** The roles that someone may give: never above the own one, and root only on the command line. */
 export function rolesFor(role: string): readonly string[] {
@@ -97,6 +105,9 @@ function NewInvitationForm({ team, onMade }: NewInvitationProps) {
   const work = useWork();
   const [email, setEmail] = useState('');
   const [role, setRole] = useState('user');
+  const [plan, setPlan] = useState('');
+  const plans = useQuery({ queryKey: ['plans'], queryFn: listPlans });
+  const isPlanned = PLANNED.includes(role);
   const [isMailed, setMailed] = useState(true);
   const [sentTo, setSentTo] = useState('');
   function submit(event: FormEvent): void {
@@ -105,6 +116,7 @@ function NewInvitationForm({ team, onMade }: NewInvitationProps) {
     work.run(async () => {
       const { link } = await invite({
         role,
+        ...(isPlanned && plan !== '' && { plan }),
         ...(team !== undefined && { team }),
         ...(email !== '' && { email, mail: isMailed }),
       });
@@ -139,6 +151,32 @@ function NewInvitationForm({ team, onMade }: NewInvitationProps) {
             ))}
           </select>
         </div>
+        {isPlanned ? (
+          <div className="field">
+            <label htmlFor={`${id}-plan`}>Plan of the new account</label>
+            <select
+              id={`${id}-plan`}
+              aria-describedby={`${id}-plan-hint`}
+              value={plan}
+              onChange={(event) => setPlan(event.target.value)}
+            >
+              <option value="">
+                {planText(
+                  'the default',
+                  plans.data?.find(({ isDefault }) => isDefault),
+                )}
+              </option>
+              {plans.data?.map((one) => (
+                <option key={one.name} value={one.name}>
+                  {planText(visible(one.name), one)}
+                </option>
+              ))}
+            </select>
+            <p className="quiet" id={`${id}-plan-hint`}>
+              The settings define the plans.
+            </p>
+          </div>
+        ) : null}
         <button type="submit" disabled={work.isBusy}>
           Invite
         </button>
