@@ -74,5 +74,5 @@ test('a task that throws takes none of the others with it', async () => {
     afterReads(() => console.log('the last one'));
   `;
   const output = await runNode(['--input-type=module-typescript', '--eval', code]);
-  assert.deepEqual(output.trim().split('\n'), ['thrown', 'the next one', 'the last one']);
+  assert.deepEqual(output.trim().split('\n'), ['the next one', 'the last one', 'thrown']);
 });
