@@ -1,6 +1,7 @@
 import type { AppError } from '../../platform/errors/app-error.ts';
 import type { Bucket, Owner } from '../../platform/identity/owner.ts';
 import { ownersSought, type Principal } from '../../platform/identity/principal.ts';
+import type { Bagged } from '../../platform/queue/after-reads.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import { costOf, countTokens, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
@@ -92,7 +93,7 @@ export function createCallTally(): CallTally {
 }
 
 /** A call under way, as it can be ended from outside. */
-export interface RunningCall {
+export interface RunningCall extends Bagged {
   leave(reason: AppError): void;
 }
 

@@ -2,6 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Bucket } from '../../platform/identity/owner.ts';
 import type { SharedBuckets } from '../../platform/limits/shared-buckets.ts';
+import { Bag } from '../../platform/queue/after-reads.ts';
 import type { PriceOf } from '../apis/prices.ts';
 import {
   type Admission,
@@ -61,7 +62,7 @@ const NO_HEADERS: Readonly<Record<string, string>> = {};
 export function createAdmissions(options: AdmissionsOptions): RunningAdmissions {
   const { clock, budgets, shared, priceOf, keepsContent, observers, onProblem } = options;
   const known = new Map<string, KnownLimits>();
-  const running = new Map<string, Set<RunningCall>>();
+  const running = new Map<string, Bag<RunningCall>>();
   /** By bucket with a limit of parallel calls, how many run. */
   const parallel = new Map<string, number>();
 
@@ -204,10 +205,11 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
     if (person === undefined || call === undefined) return ignore;
     let calls = running.get(person.id);
     if (calls === undefined) {
-      calls = new Set();
+      calls = new Bag();
       running.set(person.id, calls);
     }
-    const own = calls.add(call);
+    const own = calls;
+    own.add(call);
     return () => {
       own.delete(call);
       if (own.size === 0 && running.get(person.id) === own) running.delete(person.id);
@@ -294,7 +296,7 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
         : begin(holder, entered, counted, request.call);
     },
     endCallsOf(ownerId) {
-      for (const call of [...(running.get(ownerId) ?? [])]) call.leave(new AppError('INVALID_API_KEY'));
+      for (const call of running.get(ownerId)?.items() ?? []) call.leave(new AppError('INVALID_API_KEY'));
     },
   };
 }

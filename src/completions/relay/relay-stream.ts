@@ -112,7 +112,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   let keptLength = 0;
   let over = false;
   let lastWrite = clock.monotonic();
-  const alarm: Alarm = { dueAt: lastWrite + KEEP_ALIVE_MS, ring: keepAlive };
+  const alarm: Alarm = { dueAt: lastWrite + KEEP_ALIVE_MS, ring: keepAlive, place: -1 };
 
   const headers = headersSent ? {} : takeOver(reply, record, framing);
   if (response.destroyed) {

@@ -117,6 +117,7 @@ export class CallerPresence {
   gone = false;
   /** Why the call was ended although the caller still waits; undefined when the caller has left. */
   reason: AppError | undefined = undefined;
+  place = -1;
   #listener: (() => void) | undefined = undefined;
 
   /** Called immediately when the caller is gone already. */

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { afterReads } from '../../platform/queue/after-reads.ts';
+import { afterReads, Bag, type Bagged } from '../../platform/queue/after-reads.ts';
 import { type UpstreamHeaders, upstreamError, upstreamTimeout } from '../routing/upstream-failure.ts';
 import type { UpstreamPool } from './upstream-pools.ts';
 
@@ -69,6 +69,7 @@ export function startExchange({ pool, call, times, clock, alarms, listener }: Ex
   const alarm: Alarm = {
     dueAt: Math.min(lastSign + times.firstByteMs, lastSign + times.idleMs, times.deadline),
     ring: checkLimits,
+    place: -1,
   };
   alarms.set(alarm);
 
@@ -182,13 +183,13 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** Something that happens at a moment of the monotonic clock, unless it is cleared before. */
-export interface Alarm {
+export interface Alarm extends Bagged {
   dueAt: number;
   ring(): void;
 }
 
 /**
- * Many alarms on one timer. Calls set some each and nearly all clear them again: a set is enough for
+ * Many alarms on one timer. Calls set some each and nearly all clear them again: a bag is enough for
  * that, without a timer object for each.
  */
 export interface Alarms {
@@ -201,7 +202,7 @@ const MIN_PAUSE_MS = 50;
 
 /** The timer is set while alarms are; it does not keep the process alive. */
 export function createAlarms(clock: Pick<Clock, 'monotonic' | 'after'>): Alarms {
-  const alarms = new Set<Alarm>();
+  const alarms = new Bag<Alarm>();
   let wakesAt = Number.POSITIVE_INFINITY;
   let stopTimer: (() => void) | undefined;
 
@@ -216,7 +217,7 @@ export function createAlarms(clock: Pick<Clock, 'monotonic' | 'after'>): Alarms 
     wakesAt = Number.POSITIVE_INFINITY;
     stopTimer = undefined;
     let next = Number.POSITIVE_INFINITY;
-    for (const alarm of [...alarms]) {
+    for (const alarm of alarms.items()) {
       if (alarm.dueAt > now) next = Math.min(next, alarm.dueAt);
       // One that rang may have cleared others.
       else if (alarms.delete(alarm)) alarm.ring();

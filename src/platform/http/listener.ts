@@ -4,7 +4,7 @@ import { pause, withinTime } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { LogFields } from '../log/logger.ts';
 import { createAddressMatcher, type ListenAddress } from '../network-address/ip-address.ts';
-import { afterReads } from '../queue/after-reads.ts';
+import { afterReads, Bag } from '../queue/after-reads.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import { createAdmission, createCommonSurface, createReadiness, type ReadinessCheck } from './common-routes.ts';
 import { preflightRoutes } from './cross-origin.ts';
@@ -77,7 +77,7 @@ function createRequestRecord(options: RequestRecordOptions): RequestRecord {
     } else if (logger.isLevelEnabled('info')) {
       logger.info(fieldsOf(state, status, ms, cut), 'request');
     }
-    inFlight.end(this);
+    inFlight.end(state);
   }
 
   let moment = 0;
@@ -97,7 +97,7 @@ function createRequestRecord(options: RequestRecordOptions): RequestRecord {
   return {
     unmatched,
     begin(state, response) {
-      inFlight.begin(response);
+      inFlight.begin(state);
       const socket: MarkedSocket = state.request.socket;
       socket[LATEST] = state;
       response.on('close', onClose);
@@ -121,8 +121,8 @@ function hasOwnId({ request, requestId }: RequestState): boolean {
 
 /** What is under way. */
 interface InFlight {
-  begin(response: ServerResponse): void;
-  end(response: ServerResponse): void;
+  begin(state: RequestState): void;
+  end(state: RequestState): void;
   count(): number;
   whenIdle(): Promise<void>;
   /** Lets every answer that has not begun say that its connection closes after it. */
@@ -130,14 +130,14 @@ interface InFlight {
 }
 
 function createInFlight(): InFlight {
-  const open = new Set<ServerResponse>();
+  const open = new Bag<RequestState>();
   let waiting: (() => void)[] = [];
   return {
-    begin(response) {
-      open.add(response);
+    begin(state) {
+      open.add(state);
     },
-    end(response) {
-      open.delete(response);
+    end(state) {
+      open.delete(state);
       if (open.size !== 0 || waiting.length === 0) return;
       const resolved = waiting;
       waiting = [];
@@ -146,7 +146,7 @@ function createInFlight(): InFlight {
     count: () => open.size,
     whenIdle: () => (open.size === 0 ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
     closeAfterAnswers() {
-      for (const response of open) response.shouldKeepAlive = false;
+      for (const { response } of open.items()) if (response !== undefined) response.shouldKeepAlive = false;
     },
   };
 }

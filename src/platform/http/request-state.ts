@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Randomness } from '../clock/randomness.ts';
 import type { LogFields } from '../log/logger.ts';
 import { classifyAddress } from '../network-address/classify-address.ts';
+import type { Bagged } from '../queue/after-reads.ts';
 import type { RouteMeter } from './http-metrics.ts';
 import type { HttpSurface, RequestHead } from './surface.ts';
 
@@ -28,7 +29,7 @@ interface MarkedMessage extends IncomingMessage {
  * One request on its way: the head that guards see, and what the platform notes about it. A class with lazy getters,
  * because there is one per request and most of them are asked for nothing but the id.
  */
-export class RequestState implements RequestHead {
+export class RequestState implements RequestHead, Bagged {
   readonly requestId: string;
   readonly startedAt: number;
   readonly request: IncomingMessage;
@@ -43,6 +44,7 @@ export class RequestState implements RequestHead {
   /** Set when the answer was written around `response`. */
   rawStatus = 0;
   awaitsContinue = false;
+  place = -1;
   readonly #origin: RequestOrigin;
   #path: string | undefined = undefined;
   #query: URLSearchParams | undefined = undefined;

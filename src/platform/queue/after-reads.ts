@@ -28,3 +28,43 @@ const TURNS = 3;
 export async function afterOthers(): Promise<void> {
   for (let turn = 0; turn < TURNS; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
 }
+
+/** `place` is -1 outside a bag; objects of a hot path have it from the beginning. */
+export interface Bagged {
+  place?: number;
+}
+
+/**
+ * What is under way, in no order. A `Set` that every call joins and leaves grows a new table every few calls, and a table
+ * that was dropped still points to the next one: where one is old, the collector keeps all that was ever in those after it.
+ */
+export class Bag<Item extends Bagged> {
+  readonly #items: Item[] = [];
+
+  get size(): number {
+    return this.#items.length;
+  }
+
+  add(item: Item): void {
+    if (this.#items[item.place ?? -1] === item) return;
+    item.place = this.#items.push(item) - 1;
+  }
+
+  /** Whether it was there. */
+  delete(item: Item): boolean {
+    const { place = -1 } = item;
+    if (this.#items[place] !== item) return false;
+    const last = this.#items.pop() as Item;
+    if (last !== item) {
+      this.#items[place] = last;
+      last.place = place;
+    }
+    item.place = -1;
+    return true;
+  }
+
+  /** A copy: items may come and go while it is read. */
+  items(): readonly Item[] {
+    return this.#items.slice();
+  }
+}

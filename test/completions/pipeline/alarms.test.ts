@@ -42,9 +42,9 @@ test('a cleared alarm is silent, and one that rings may set itself again or clea
       if (rung.length === 1) alarms.set(again);
     },
   };
+  alarms.clear(cleared);
   alarms.set(again);
   alarms.set(neighbour);
-  alarms.clear(cleared);
   await clock.advance(1000);
   assert.deepEqual(rung, ['again 200', 'again 700']);
 });

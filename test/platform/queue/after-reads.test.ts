@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { afterReads } from '../../../src/platform/queue/after-reads.ts';
+import { afterReads, Bag } from '../../../src/platform/queue/after-reads.ts';
 import { runNode } from '../../kit/run-node.ts';
 
 test('tasks run together and in order, and what they lead to comes after all of them', async () => {
@@ -75,4 +75,24 @@ test('a task that throws takes none of the others with it', async () => {
   `;
   const output = await runNode(['--input-type=module-typescript', '--eval', code]);
   assert.deepEqual(output.trim().split('\n'), ['the next one', 'the last one', 'thrown']);
+});
+
+test('a bag keeps what was added until it is taken out, whatever else comes and goes', () => {
+  const bag = new Bag<{ readonly name: number; place?: number }>();
+  const made = Array.from({ length: 50 }, (_, name) => ({ name, place: -1 }));
+  for (const item of made) {
+    bag.add(item);
+    bag.add(item);
+  }
+  assert.equal(bag.size, 50);
+  const seen = bag.items();
+  for (const item of made.filter(({ name }) => name % 3 === 0)) assert.equal(bag.delete(item), true);
+  for (const item of made.filter(({ name }) => name % 3 === 0)) assert.equal(bag.delete(item), false);
+  assert.equal(seen.length, 50);
+  const left = bag.items().map(({ name }) => name);
+  assert.deepEqual(
+    left.toSorted((a, b) => a - b),
+    made.map(({ name }) => name).filter((name) => name % 3 !== 0),
+  );
+  assert.equal(new Bag<{ place?: number }>().delete(made[1] ?? {}), false, 'in another bag');
 });
