@@ -3,7 +3,7 @@ import { useLocation } from 'wouter';
 import { acceptInvitation, logIn } from '../../data/accounts.ts';
 import { Problem } from '../../data/request.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
-import { PASSWORD_HINT, passwordProblem, takeToken } from './password-rules.ts';
+import { PASSWORD_HINT, passwordProblem, useToken } from './password-rules.ts';
 
 /** Refusals after which an address has to be given: the invitation names none, or another one. */
 const EMAIL_PROBLEMS: ReadonlySet<string> = new Set(['missing_credentials', 'invalid_email']);
@@ -11,7 +11,7 @@ const EMAIL_PROBLEMS: ReadonlySet<string> = new Set(['missing_credentials', 'inv
 /** Creates the account that an invitation is for, and logs in. */
 export default function AcceptInvitation() {
   const [, go] = useLocation();
-  const [token] = useState(takeToken);
+  const token = useToken();
   const [name, setName] = useState('');
   const [email, setEmail] = useState('');
   const [password, setPassword] = useState('');

@@ -1,3 +1,5 @@
+import { useEffect, useState } from 'react';
+
 /** The rule that a page can check before it asks; the server also refuses passwords that are known or contain the name. */
 const MIN_LENGTH = 8;
 
@@ -8,10 +10,17 @@ export function passwordProblem(password: string): string | undefined {
   return password.length < MIN_LENGTH ? `The password needs at least ${MIN_LENGTH} characters.` : undefined;
 }
 
-/** The token behind the "#" of a mailed or printed link, which no server is sent. It is removed from the address bar. */
-export function takeToken(): string {
-  const given = location.hash.slice(1);
-  const token = given.includes('=') ? (new URLSearchParams(given).get('token') ?? '') : given;
-  if (location.hash !== '') history.replaceState(null, '', location.pathname + location.search);
+/**
+ * The token behind the "#" of a mailed or printed link, which no server is sent. It is removed from the address bar once the screen
+ * is shown: React may call a screen, throw the result away and call it again, which would find no token.
+ */
+export function useToken(): string {
+  const [token] = useState(() => {
+    const given = location.hash.slice(1);
+    return given.includes('=') ? (new URLSearchParams(given).get('token') ?? '') : given;
+  });
+  useEffect(() => {
+    if (location.hash !== '') history.replaceState(null, '', location.pathname + location.search);
+  }, []);
   return token;
 }

@@ -2,11 +2,11 @@ import { type FormEvent, useState } from 'react';
 import { Link } from 'wouter';
 import { forgot, resetPassword } from '../../data/accounts.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
-import { PASSWORD_HINT, passwordProblem, takeToken } from './password-rules.ts';
+import { PASSWORD_HINT, passwordProblem, useToken } from './password-rules.ts';
 
 /** A new password by a mailed link; without one, the form that mails the link. */
 export default function Password() {
-  const [token] = useState(takeToken);
+  const token = useToken();
   return token === '' ? <Forgot /> : <Reset token={token} />;
 }
 

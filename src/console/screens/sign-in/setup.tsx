@@ -5,13 +5,13 @@ import type { FirstAdmin } from '../../../accounts/contract/registration.ts';
 import { completeSetup, forgetBearer, logIn, readSetup, readSystem } from '../../data/accounts.ts';
 import { Problem } from '../../data/request.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
-import { PASSWORD_HINT, passwordProblem, takeToken } from './password-rules.ts';
+import { PASSWORD_HINT, passwordProblem, useToken } from './password-rules.ts';
 
 const REGISTRATION = { open: 'Anyone', invite: 'People with an invitation', closed: 'Nobody' } as const;
 
 /** Creates the first administrator, logs them in, and opens the board. */
 export default function Setup() {
-  const [token] = useState(takeToken);
+  const token = useToken();
   const system = useQuery({ queryKey: ['system'], queryFn: readSystem });
   const options = useQuery({
     queryKey: ['setup', token],
