@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { linesOf } from '../../src/console/parts/diff-lines.ts';
-import { moneyText, safeLink, shortPath, spanText, visible } from '../../src/console/parts/text.ts';
+import { moneyText, pieces, safeLink, shortPath, spanText, visible } from '../../src/console/parts/text.ts';
 import fc from '../kit/properties.ts';
 
 test('what cannot be seen is shown by its code point', () => {
@@ -33,6 +33,24 @@ test('only web and mail addresses become links, whatever the text', () => {
     }),
     { endOnFailure: true },
   );
+});
+
+test('a long text is cut into pieces that stay the same while it grows, and loses nothing', () => {
+  const words = Array.from({ length: 3000 }, (_, index) => `word-${index} `);
+  let before: readonly string[] = [];
+  for (let count = 100; count <= words.length; count += 100) {
+    const text = words.slice(0, count).join('');
+    const now = pieces(text, /\s/);
+    assert.equal(now.join(''), text);
+    assert.ok(now.every((piece) => piece.length <= 4000 && (now.length === 1 || piece.endsWith(' '))));
+    assert.deepEqual(now.slice(0, Math.max(0, before.length - 1)), before.slice(0, -1), 'only the last one changes');
+    before = now;
+  }
+  assert.ok(before.length > 5);
+  // Without a place to end, also no character is cut in two.
+  const faces = '😀'.repeat(5000);
+  assert.ok(pieces(`a${faces}`, /\s/).every((piece) => piece.isWellFormed()));
+  assert.equal(pieces(`a${faces}`, /\s/).join(''), `a${faces}`);
 });
 
 test('times, money and paths are short', () => {

@@ -1,7 +1,7 @@
 import type { Token, Tokens } from 'marked';
 import { Fragment, memo, type ReactNode, useRef } from 'react';
 import { EMPTY, lexGrown } from '../live/markdown-blocks.ts';
-import { countText, endOf, safeLink, visible } from './text.ts';
+import { countText, endOf, pieces, safeLink, visible } from './text.ts';
 
 /** Text of an agent as Markdown: tokens become elements, so that no HTML is ever made from it. */
 export const Markdown = memo(function Markdown({ text }: { readonly text: string }) {
@@ -23,6 +23,21 @@ export const Markdown = memo(function Markdown({ text }: { readonly text: string
 const TopBlock = memo(function TopBlock({ token }: { readonly token: Token }) {
   return block(token, 0);
 });
+
+const SPACE = /\s/;
+const LINE_END = /\n/;
+
+/** A text as it is, or, when it is long, as blocks one below the other. */
+function drawn(text: string, isEnd: RegExp): ReactNode {
+  const found = pieces(visible(text), isEnd);
+  if (found.length === 1) return found[0];
+  return found.map((piece, index) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: pieces of a text have no other name
+    <span key={index} className="piece">
+      {piece}
+    </span>
+  ));
+}
 
 /** Quotes and lists inside of more others are shown as they were written. */
 const MAX_DEPTH = 20;
@@ -47,7 +62,7 @@ function block(token: Token, depth: number): ReactNode {
         <figure className="code">
           {lang ? <figcaption>{visible(lang)}</figcaption> : null}
           <pre>
-            <code>{visible(text)}</code>
+            <code>{drawn(text, LINE_END)}</code>
           </pre>
         </figure>
       );
@@ -69,7 +84,7 @@ function block(token: Token, depth: number): ReactNode {
     case 'paragraph':
       return <p>{inline(token.tokens ?? [])}</p>;
     case 'text':
-      return token.tokens === undefined ? visible((token as Tokens.Text).text) : inline(token.tokens);
+      return token.tokens === undefined ? drawn((token as Tokens.Text).text, SPACE) : inline(token.tokens);
     default:
       return <p>{visible(token.raw)}</p>;
   }
@@ -139,7 +154,7 @@ function span(token: Token): ReactNode {
     }
     case 'escape':
     case 'text':
-      return tokens === undefined ? visible((token as Tokens.Text).text) : inner();
+      return tokens === undefined ? drawn((token as Tokens.Text).text, SPACE) : inner();
     default:
       return visible(token.raw);
   }

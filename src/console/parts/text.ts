@@ -10,6 +10,30 @@ export function visible(text: string): string {
   return text.replaceAll(HIDDEN, (one) => `⟨U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
 }
 
+/** A text of fewer characters is one piece; a longer one has pieces of at least half as many. */
+const MAX_PIECE = 4000;
+
+/**
+ * Cuts a long text into pieces, which are drawn as blocks of their own. While the text grows, all but the last two stay the same,
+ * and a browser lays out only those again: a single block would be laid out as a whole for every word.
+ * `isEnd` finds where a piece may end: behind that character.
+ */
+export function pieces(text: string, isEnd: RegExp): readonly string[] {
+  const found: string[] = [];
+  let start = 0;
+  while (text.length - start > MAX_PIECE) {
+    const earliest = start + MAX_PIECE / 2;
+    const place = text.slice(earliest, start + MAX_PIECE).search(isEnd);
+    const end = place === -1 ? start + MAX_PIECE - (isPaired(text, start + MAX_PIECE) ? 1 : 0) : earliest + place + 1;
+    found.push(text.slice(start, end));
+    start = end;
+  }
+  return [...found, text.slice(start)];
+}
+
+/** Whether the character at a place is the second half of one. */
+const isPaired = (text: string, place: number) => /[\udc00-\udfff]/.test(text.charAt(place));
+
 /** More characters of one text are not drawn: the end of it counts, and an export has the rest. */
 const MAX_SHOWN = 200_000;
 /** The beginning moves in such steps while a text grows, so that most of it stays as it was. */

@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect, useId, useRef, useState } from 'react';
+import { memo, useEffect, useId, useRef, useState } from 'react';
 import type { SessionView } from '../../../bridge/contract/workbench.ts';
 import {
   changeSession,
@@ -44,7 +44,7 @@ export function useAgent(providerId: string | undefined) {
  * The next message, with the mode and the model of the next turns. While a turn runs, messages wait for it, or go to the
  * agent immediately where it takes them. A draft is kept until it is sent.
  */
-export function Composer({ name, isRunning, view, turns }: ComposerProps) {
+export const Composer = memo(function Composer({ name, isRunning, view, turns }: ComposerProps) {
   const { owner } = name;
   const team = useTeamOf(owner);
   const key = keyOf(name);
@@ -184,7 +184,7 @@ export function Composer({ name, isRunning, view, turns }: ComposerProps) {
       </div>
     </form>
   );
-}
+});
 
 interface QueuedMessagesProps {
   readonly name: SessionName;

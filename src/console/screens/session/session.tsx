@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { memo, useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useParams, useSearchParams } from 'wouter';
 import {
   changeSession,
@@ -44,6 +44,8 @@ export default function SessionScreen() {
   const stream = useMemo(() => openSessionStream(name, live), [name, live]);
   useEffect(() => () => stream.close(), [stream]);
   const { folded, hasEarlier, isLoading, problem, caughtUp } = useSyncExternalStore(stream.onChange, stream.snapshot);
+  // Many updates a second are drawn in the conversation first.
+  const foldedLater = useDeferredValue(folded);
   const polled = live === undefined ? { refetchInterval: POLL_MS } : {};
   const view = useQuery({ queryKey: ['session', name], queryFn: () => readSession(name), ...polled });
   const turns = useQuery({ queryKey: ['turns', name], queryFn: () => listTurns(name) });
@@ -169,7 +171,7 @@ export default function SessionScreen() {
         </div>
         <SidePane
           name={name}
-          folded={folded}
+          folded={foldedLater}
           updates={stream.updates()}
           turns={turns.data?.turns ?? NO_TURNS}
           folder={session?.folder ?? ''}
@@ -207,7 +209,8 @@ interface HeaderProps {
 
 const WORKTREES = '/.trestle/worktrees/';
 
-function Header({ name, session, isRunning, usage, steps = [], onDone }: HeaderProps) {
+const Header = memo(function Header(props: HeaderProps) {
+  const { name, session, isRunning, usage, steps = [], onDone } = props;
   const { system } = useConsole();
   const queries = useQueryClient();
   const [, go] = useLocation();
@@ -318,4 +321,4 @@ function Header({ name, session, isRunning, usage, steps = [], onDone }: HeaderP
       ) : null}
     </header>
   );
-}
+});

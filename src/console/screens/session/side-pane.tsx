@@ -1,4 +1,4 @@
-import { type KeyboardEvent, type PointerEvent, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { type KeyboardEvent, memo, type PointerEvent, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { SessionName, Turn } from '../../data/bridge.ts';
 import { BASE } from '../../data/request.ts';
 import type { Folded, Update } from '../../live/fold-updates.ts';
@@ -23,7 +23,8 @@ const TABS = ['changes', 'plan', 'terminal', 'files', 'events'] as const;
 const LABELS = { changes: 'Changes', plan: 'Plan', terminal: 'Terminal', files: 'Files', events: 'Events' } as const;
 
 /** What the session has changed, its plan, its commands, its files, and its updates as they are. */
-export function SidePane({ name, folded, updates, turns, folder, mark }: SidePaneProps) {
+export const SidePane = memo(function SidePane(props: SidePaneProps) {
+  const { name, folded, updates, turns, folder, mark } = props;
   const { items, plan } = folded;
   /** On a narrow screen the pane is closed until one of its tabs is chosen. */
   const [isOpen, setOpen] = useState(false);
@@ -120,7 +121,7 @@ export function SidePane({ name, folded, updates, turns, folder, mark }: SidePan
       </div>
     </aside>
   );
-}
+});
 
 const WIDTH = 'trestle.pane';
 const USUAL = 42;
