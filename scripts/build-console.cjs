@@ -8,7 +8,6 @@ const fs = require('node:fs');
 const path = require('node:path');
 const zlib = require('node:zlib');
 
-/** What the names of the files depend on besides the sources. */
 const OPTIONS = {
   bundle: true,
   splitting: true,
@@ -23,9 +22,9 @@ const OPTIONS = {
 };
 const TYPES = { '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8' };
 
-/** Its name depends on the sources, the versions of the packages and the options: after a change of any it is not found. */
+/** Its name depends on the sources, the versions of the packages and this file: after a change of any it is not found. */
 function consoleFolder(root) {
-  const hash = createHash('sha256').update(JSON.stringify(OPTIONS));
+  const hash = createHash('sha256');
   for (const folder of ['src/console', 'src/client']) {
     const names = fs.readdirSync(path.join(root, folder), { recursive: true }).sort();
     for (const name of names) {
@@ -33,7 +32,7 @@ function consoleFolder(root) {
       hash.update(name).update(fs.readFileSync(path.join(root, folder, name)));
     }
   }
-  hash.update(fs.readFileSync(path.join(root, 'package-lock.json')));
+  for (const file of [path.join(root, 'package-lock.json'), __filename]) hash.update(fs.readFileSync(file));
   return path.join(root, 'node_modules', '.cache', 'trestle', `console-${hash.digest('hex').slice(0, 16)}`);
 }
 
@@ -59,9 +58,12 @@ function buildConsole(root, folder = consoleFolder(root)) {
     return { name, type: TYPES[path.extname(name)], bytes: contents.length };
   });
   const [script] = Object.entries(metafile.outputs).filter(([, one]) => one.entryPoint === 'src/console/main.tsx');
+  const imports = importsOf(metafile.outputs, script[0]);
   const manifest = {
     script: path.basename(script[0]),
     style: path.basename(script[1].cssBundle),
+    imports: [...imports].map((name) => path.basename(name)),
+    screens: screensOf(metafile.outputs, new Set([script[0], ...imports])),
     files,
   };
   fs.writeFileSync(path.join(unfinished, 'manifest.json'), JSON.stringify(manifest));
@@ -74,6 +76,27 @@ function buildConsole(root, folder = consoleFolder(root)) {
   }
   removeOlder(folder);
   return folder;
+}
+
+/** What a file imports, and what that imports: without them it does not run. What it loads by `import()` is not among them. */
+function importsOf(outputs, name, found = new Set()) {
+  for (const { path: imported, kind } of outputs[name].imports) {
+    if (kind !== 'import-statement' || found.has(imported)) continue;
+    found.add(imported);
+    importsOf(outputs, imported, found);
+  }
+  return found;
+}
+
+/** The files of each screen besides those of every screen, by the name of its source: a page can load them from the beginning. */
+function screensOf(outputs, known) {
+  const screens = {};
+  for (const [name, { entryPoint = '' }] of Object.entries(outputs)) {
+    if (!entryPoint.startsWith('src/console/screens/')) continue;
+    const needed = [name, ...importsOf(outputs, name)].filter((one) => !known.has(one));
+    screens[path.basename(entryPoint, '.tsx')] = needed.map((one) => path.basename(one));
+  }
+  return screens;
 }
 
 /** Every change of the sources makes a folder: the newest five stay. */

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ComponentType, lazy, type ReactNode, Suspense } from 'react';
 import { Link, Route, Switch } from 'wouter';
-import { readSystem } from './data/accounts.ts';
+import { readSystem, systemOfPage } from './data/accounts.ts';
 import { ErrorBox } from './parts/parts.tsx';
 import { useConsole } from './shell/console-context.ts';
 import { SignedIn } from './shell/shell.tsx';
@@ -112,7 +112,7 @@ function ForAgents({ children }: { readonly children: ReactNode }) {
 }
 
 export function App() {
-  const system = useQuery({ queryKey: ['system'], queryFn: readSystem });
+  const system = useQuery({ queryKey: ['system'], queryFn: readSystem, initialData: systemOfPage });
   if (system.data === undefined) {
     return (
       <main className="alone">

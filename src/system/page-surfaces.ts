@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliDecompressSync } from 'node:zlib';
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { bridgeErrors } from '../bridge/errors.ts';
 import { bridgeNotifications } from '../bridge/methods.ts';
 import { childEnvironment } from '../platform/child-process/child-environment.ts';
@@ -10,7 +10,7 @@ import { startProcess } from '../platform/child-process/start-process.ts';
 import { type Clock, withinTime } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { platformErrors } from '../platform/errors/error-table.ts';
-import { createApiPage } from '../platform/http/api-page/create-api-page.ts';
+import { createApiPage, rootRoute } from '../platform/http/api-page/create-api-page.ts';
 import { buildOpenApi } from '../platform/http/openapi/build-openapi.ts';
 import { pagePolicy, sendPage, storedText } from '../platform/http/page.ts';
 import { plainShape } from '../platform/http/refusal.ts';
@@ -26,6 +26,10 @@ interface ConsoleManifest {
   /** Name of the first script; it imports the others. */
   readonly script: string;
   readonly style: string;
+  /** What the first script imports. */
+  readonly imports: readonly string[];
+  /** What each screen needs besides, by its name. */
+  readonly screens: Readonly<Record<string, readonly string[]>>;
   readonly files: readonly { readonly name: string; readonly type: string }[];
 }
 
@@ -36,9 +40,7 @@ interface ConsoleFile {
   bytes(coding: ContentCoding): Promise<Uint8Array>;
 }
 
-interface ConsoleFiles {
-  readonly script: string;
-  readonly style: string;
+interface ConsoleFiles extends Omit<ConsoleManifest, 'files'> {
   /** By name. A name from a request is looked up here and never becomes the name of a file. */
   readonly files: ReadonlyMap<string, ConsoleFile>;
 }
@@ -93,8 +95,9 @@ async function newestBuild(fallback: string): Promise<string> {
 }
 
 async function load(folder: string): Promise<ConsoleFiles> {
-  const { script, style, files } = JSON.parse(await readFile(join(folder, 'manifest.json'), 'utf8')) as ConsoleManifest;
-  return { script, style, files: new Map(files.map((file) => [file.name, consoleFile(folder, file)])) };
+  const manifest = JSON.parse(await readFile(join(folder, 'manifest.json'), 'utf8')) as ConsoleManifest;
+  const { files } = manifest;
+  return { ...manifest, files: new Map(files.map((file) => [file.name, consoleFile(folder, file)])) };
 }
 
 /** Keeps what was asked for in memory: all files together have less than 1 MB. */
@@ -197,7 +200,22 @@ export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurfac
     const { path } = call.head;
     if (path.slice(path.lastIndexOf('/')).includes('.')) throw new AppError('NOT_FOUND');
     const files = await findFiles();
-    return sendPage(call, POLICY, storedText(files === undefined ? NOT_BUILT : indexPage(files, publicPath())));
+    if (files === undefined) return sendPage(call, POLICY, storedText(NOT_BUILT));
+    // Without them the page reads them by itself, and says why it cannot.
+    const facts = await readFacts().catch(() => undefined);
+    return sendPage(call, POLICY, storedText(indexPage(files, { base: publicPath(), path, facts })));
+  }
+
+  async function readFacts(): Promise<Static<typeof SystemFacts>> {
+    return {
+      version: PROGRAM_VERSION,
+      contract: CONTRACT_VERSION,
+      services: [...names],
+      signIn: signIn(),
+      setupNeeded: await setupNeeded(),
+      proxyNodes,
+      console: hasConsole,
+    };
   }
 
   async function showFile({ head, reply, params }: Call<unknown, unknown, unknown, { readonly name: string }>) {
@@ -227,15 +245,7 @@ export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurfac
         'GET /api/system',
         anyone,
         { summary: 'Which services run here, and how to sign in.', response: { 200: SystemFacts } },
-        async () => ({
-          version: PROGRAM_VERSION,
-          contract: CONTRACT_VERSION,
-          services: [...names],
-          signIn: signIn(),
-          setupNeeded: await setupNeeded(),
-          proxyNodes,
-          console: hasConsole,
-        }),
+        readFacts,
       ),
       ...(hasConsole
         ? [
@@ -264,8 +274,29 @@ function codingFor(accepted: string): 'br' | 'gzip' | 'identity' {
   return takes('gzip') ? 'gzip' : 'identity';
 }
 
-/** The page before its script has run: no inline script or style, so that the policy can forbid them all. */
-function indexPage({ script, style }: ConsoleFiles, base: string): string {
+interface ShownPage {
+  readonly base: string;
+  readonly path: string;
+  /** What `/api/system` answers, so that the page need not ask. */
+  readonly facts: Static<typeof SystemFacts> | undefined;
+}
+
+/** The screen that a path shows: `/console/jobs` is `jobs`, and `/console/jobs/7` is `job`. */
+function screenOf(path: string): string {
+  const [first = '', second, ...rest] = path.split('/').filter(Boolean);
+  if (first !== 'console') return first;
+  if (second === undefined) return 'board';
+  return rest.length === 0 ? second : second.replace(/s$/, '');
+}
+
+const escaped = (text: string) => text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
+
+/**
+ * The page before its script has run: no inline script or style, so that the policy can forbid them all. It names everything
+ * that its screen needs, so that a browser loads it together and not one thing after the other.
+ */
+function indexPage({ script, style, imports, screens }: ConsoleFiles, { base, path, facts }: ShownPage): string {
+  const early = [...imports, ...(new Map(Object.entries(screens)).get(screenOf(path)) ?? [])];
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -273,10 +304,12 @@ function indexPage({ script, style }: ConsoleFiles, base: string): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="base" content="${base}">
+<meta name="system" content="${facts === undefined ? '' : escaped(JSON.stringify(facts))}">
 <title>Trestle</title>
 <link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M2 3h12v2H2zM4 5l-2 9M12 5l2 9M6 5l4 9M10 5l-4 9' stroke='%232f5fd0' fill='none' stroke-width='1.5'/%3E%3C/svg%3E">
 <link rel="stylesheet" href="${base}/console/assets/${style}">
 <script type="module" src="${base}/console/assets/${script}"></script>
+${early.map((name) => `<link rel="modulepreload" href="${base}/console/assets/${name}">`).join('\n')}
 </head>
 <body>
 <div id="root"></div>
@@ -364,28 +397,4 @@ export function createApiSurface({ names, consolePath, methods: rows, surfaces }
 function pageAtRoot(names: readonly ServiceName[]): 'never' | 'browsers' | 'always' {
   if (names.length > 1) return 'browsers';
   return names[0] === 'completions' ? 'always' : 'never';
-}
-
-interface RootRouteOptions {
-  readonly version: string;
-  /** Sends the API page. */
-  readonly page: Route['handle'];
-  /** `never`: the plain line for everybody; `browsers`: the page where HTML is asked for; `always`: the page. */
-  readonly showPage: 'never' | 'browsers' | 'always';
-}
-
-/** `GET /`: what each service's document has there, and both where one listener carries several (design: Listeners). */
-function rootRoute({ version, page, showPage }: RootRouteOptions): Route {
-  return {
-    method: 'GET',
-    path: '/',
-    guard: anyone,
-    summary: 'A line that says what runs here; the API page for browsers.',
-    handle(call) {
-      const asksForPage = call.head.headers.accept?.includes('text/html') === true;
-      if (showPage !== 'never') call.reply.header('vary', 'Accept');
-      if (showPage === 'always' || (showPage === 'browsers' && asksForPage)) return page(call);
-      return call.reply.type('text/plain; charset=utf-8').send(`trestle ${version} is running\n`);
-    },
-  };
 }

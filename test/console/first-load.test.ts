@@ -12,6 +12,8 @@ const MAX_SCREEN = 40_000;
 interface Manifest {
   readonly script: string;
   readonly style: string;
+  readonly imports: readonly string[];
+  readonly screens: Readonly<Record<string, readonly string[]>>;
   readonly files: readonly { readonly name: string }[];
 }
 
@@ -20,7 +22,8 @@ test('the first page of the console needs at most 150 KB, and no part that is lo
     buildConsole(root: string): string;
   };
   const folder = buildConsole(ROOT);
-  const { script, style, files } = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')) as Manifest;
+  const manifest = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')) as Manifest;
+  const { script, style, imports, screens, files } = manifest;
   const size = (name: string) => statSync(join(folder, `${name}.gz`)).size;
   const needed = await firstLoad(folder, script);
   const first = [...needed, style].reduce((sum, name) => sum + size(name), 0);
@@ -29,5 +32,12 @@ test('the first page of the console needs at most 150 KB, and no part that is lo
   assert.ok(first <= MAX_FIRST_LOAD, `${first} bytes`);
   for (const { name } of files) {
     if (!needed.has(name)) assert.ok(size(name) <= MAX_SCREEN, `${name}: ${size(name)} bytes`);
+  }
+  // What the page names, so that a browser loads it together: not a file less than is imported.
+  assert.deepEqual(new Set([script, ...imports]), needed);
+  for (const name of ['board', 'session', 'playground', 'login']) {
+    const [own = ''] = screens[name] ?? [];
+    const loaded = await firstLoad(folder, own);
+    assert.deepEqual(new Set([...needed, ...(screens[name] ?? [])]), new Set([...needed, ...loaded]), name);
   }
 });

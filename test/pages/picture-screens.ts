@@ -88,6 +88,9 @@ export function questionOf(method: string, url: string, body: string | null): st
   return `${called} ${JSON.stringify(params)}`;
 }
 
+/** A page without the facts of the server that it came from: it asks for them, and gets those of the recording. */
+export const withoutFacts = (page: string) => page.replace(/(<meta name="system" content=")[^"]*/, '$1');
+
 const FONTS = ['Sans', 'Sans-Bold', 'Sans-Oblique', 'SansMono', 'SansMono-Bold'];
 
 /** Chromium with one set of fonts, whatever is installed: DejaVu, from the lockfile of this folder. */

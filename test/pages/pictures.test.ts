@@ -18,6 +18,7 @@ import {
   type Recording,
   SCREENS,
   settle,
+  withoutFacts,
 } from './picture-screens.ts';
 
 /**
@@ -142,7 +143,9 @@ async function openRecorded(scope: TestContext, screen: PictureScreen): Promise<
     const question = questionOf(request.method(), request.url(), request.postData());
     if (question === undefined) {
       const { pathname } = new URL(request.url());
-      await route.fulfill({ response: await route.fetch({ url: `${program.url}${pathname}` }) });
+      const response = await route.fetch({ url: `${program.url}${pathname}` });
+      const isPage = request.resourceType() === 'document';
+      await route.fulfill({ response, ...(isPage && { body: withoutFacts(await response.text()) }) });
       return;
     }
     const answer = recording.answers[recording.screens[screen.name]?.[question] ?? -1];

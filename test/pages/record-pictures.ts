@@ -22,6 +22,7 @@ import {
   SESSION,
   settle,
   TEAM,
+  withoutFacts,
 } from './picture-screens.ts';
 
 /**
@@ -88,6 +89,14 @@ async function record(): Promise<void> {
       found[renamed(question)] = place;
       await route.fulfill({ response });
     });
+    await page.route(
+      (address) => !isData(address),
+      async (route) => {
+        if (route.request().resourceType() !== 'document') return route.fallback();
+        const response = await route.fetch();
+        return route.fulfill({ response, body: withoutFacts(await response.text()) });
+      },
+    );
     await page.goto(shownAs(screen.shown ?? screen.path));
     await settle(page, screen);
     await pause(700);

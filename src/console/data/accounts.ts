@@ -42,6 +42,12 @@ export const auth = <Value>(method: string, path: string, body?: unknown, option
 const replacesLogin: AuthOptions = { replacesLogin: true };
 
 export const readSystem = () => request<SystemFacts>('GET', '/api/system');
+
+/** The facts that came with the page; undefined where the server could not tell. */
+export function systemOfPage(): SystemFacts | undefined {
+  const text = document.querySelector<HTMLMetaElement>('meta[name=system]')?.content ?? '';
+  return text === '' ? undefined : (JSON.parse(text) as SystemFacts);
+}
 export const readMethods = () => auth<LoginMethods>('GET', 'methods');
 export const readPerson = () => auth<{ user: Person }>('GET', 'session').then(({ user }) => user);
 export const logIn = (identifier: string, password: string) =>
