@@ -119,6 +119,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     keys: options.relayKeys ?? options.linkKeys,
     personTokens: options.personTokens,
   });
+  const place = { instance: instance.id, lease: instance.lease, wakeUps: options.wakeUps };
   const attachments = createAttachments({
     ...options,
     folder: join(options.dataDirectory, 'attachments'),
@@ -185,7 +186,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       return (await route({ routing, prompt: '', sessionAgent: '', continues: false })).unavailableMessage;
     },
   });
-  const permissions = await createPermissions({ ...options, instance: instance.id, settings: settings.bridge });
+  const permissions = await createPermissions({ ...options, ...place, settings: settings.bridge });
   const sessions = await createSessions({
     ...options,
     providers: new Map([...providers, [multiAgent.id, multiAgent], [gateway.id, runtime.provider]]),
@@ -198,9 +199,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
       maxBytes: settings.bridge.limits.scratch_bytes,
       maxBytesOfOwner: settings.bridge.limits.scratch_bytes_per_owner,
     },
-    instance: instance.id,
+    ...place,
     home,
-    lease: instance.lease,
     flushElsewhere: relay?.flush,
     tellOthers: relay?.tell,
     limits,
@@ -226,7 +226,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const principalFor = createPrincipalFor(options.owners?.ownerOf);
   const jobs = await createJobs({
     database,
-    instance: instance.id,
+    ...place,
     isSessionElsewhere: relay?.isElsewhere,
     agentIds,
     gatewayId: gateway.id,

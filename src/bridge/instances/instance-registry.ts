@@ -1,4 +1,4 @@
-import { type Clock, repeat } from '../../platform/clock/clock.ts';
+import { type Clock, type Repeated, type RepeatOptions, repeat } from '../../platform/clock/clock.ts';
 import type { InstanceStore, ListedInstance } from '../storage/instance-and-route-stores.ts';
 
 /** What this bridge may do about the sessions of others, and its own, as far as its heartbeats tell. */
@@ -12,6 +12,8 @@ export interface Lease {
    * then none of them could send one.
    */
   mayJudge(): boolean;
+  /** Whether the list of instances has an ended one, or has changed, within the last seconds. */
+  hasChanged(): boolean;
   /** Calls after every heartbeat that was stored; `wasLost`: before it, others may have taken this bridge for ended. */
   onBeat(listener: (wasLost: boolean) => void): void;
 }
@@ -91,6 +93,9 @@ const HELD_MS = 7_000;
 const GAP_MS = 5_000;
 export const CLOCK_DIFFERS = 'the clock of this machine differs from that of the database: set both by NTP';
 const CLOCK_DIFFERENCE_MS = 5_000;
+/** What an ended bridge left is looked for from the heartbeat that found it until so long after it left the list. */
+const CHANGED_MS = 10_000;
+const SELDOM_MS = 30_000;
 
 /** Puts this running bridge on the list of instances, and keeps its heartbeat fresh. */
 export async function registerInstance(options: RegisterInstanceOptions): Promise<RegisteredInstance> {
@@ -104,6 +109,11 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
   /** The time of the last heartbeat, and when its answer came. */
   let known = { time: now, at: sentAt };
 
+  /** The others, as of the last heartbeat. */
+  let others = '';
+  let changedAt = Number.NEGATIVE_INFINITY;
+  const deadAfterMs = isShared ? DEAD_AFTER_MS : undefined;
+
   let isLeaving = false;
   let beating: Promise<number> | undefined;
 
@@ -116,13 +126,16 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     const sending = clock.monotonic();
     const at = clock.now();
     const report: Report = { at, isLeaving, ...options.load?.() };
-    const stored = await store.beat({ ...own, address: address(), heartbeat_at: at, report: JSON.stringify(report) });
-    known = { time: stored, at: clock.monotonic() };
+    const row = { ...own, address: address(), heartbeat_at: at, report: JSON.stringify(report) };
+    const stored = await store.beat(row, deadAfterMs);
+    known = { time: stored.at, at: clock.monotonic() };
+    if (stored.hasDead || stored.others !== others) changedAt = known.at;
+    others = stored.others;
     if (sending - sentAt > GAP_MS) steadySince = sending;
     const wasLost = isShared && clock.monotonic() - sentAt >= HELD_MS;
     sentAt = sending;
     for (const listener of listeners) listener(wasLost);
-    return stored;
+    return stored.at;
   }
   const difference = now - (await beat());
   if (isShared && Math.abs(difference) > CLOCK_DIFFERENCE_MS) onClockDifference(difference);
@@ -141,9 +154,10 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
   return {
     id,
     lease: {
-      deadAfterMs: isShared ? DEAD_AFTER_MS : undefined,
+      deadAfterMs,
       isHeld,
       mayJudge: () => !isShared || (isHeld() && clock.monotonic() - steadySince >= DEAD_AFTER_MS),
+      hasChanged: () => clock.monotonic() - changedAt < CHANGED_MS,
       onBeat: (listener) => void listeners.push(listener),
     },
     databaseNow: () => (isShared ? known.time + clock.monotonic() - known.at : clock.now()),
@@ -159,6 +173,25 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
       await store.remove(id);
     },
   };
+}
+
+/**
+ * Repeats work about what ended bridges left. Asking the store costs a statement each time, so it is asked while the list
+ * of instances changes, else every half minute.
+ */
+export function repeatAfterDeaths(
+  options: RepeatOptions & { readonly clock: Clock; readonly lease: Pick<Lease, 'hasChanged'> },
+): Repeated {
+  const { clock, lease, work } = options;
+  let doneAt = Number.NEGATIVE_INFINITY;
+  return repeat({
+    ...options,
+    async work(signal) {
+      if (!lease.hasChanged() && clock.monotonic() - doneAt < SELDOM_MS) return;
+      await work(signal);
+      doneAt = clock.monotonic();
+    },
+  });
 }
 
 /** What a row says to operators. On SQLite, where nobody else can share the database, a lease never ends. */

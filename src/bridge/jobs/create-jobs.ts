@@ -5,6 +5,7 @@ import {
 } from '../../platform/callbacks/callback-post.ts';
 import { repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
+import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Owner } from '../../platform/identity/owner.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
@@ -12,6 +13,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { LiveJob } from '../contract/jobs.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
+import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
 import { isAtWork, isMemberAtWork, type PrincipalFor } from '../principal.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import { createSchedules, type Schedules } from '../schedules/create-schedules.ts';
@@ -23,9 +25,9 @@ import type { BridgeSchema, JobRow } from '../storage/bridge-schema.ts';
 import { createJobReportStore } from '../storage/job-report-store.ts';
 import { createJobSearchStore } from '../storage/job-search-store.ts';
 import { createJobDeliveryStore, createJobStore, type JobDeliveryStore, type JobStore } from '../storage/job-store.ts';
-import { createScheduleStore } from '../storage/schedule-store.ts';
+import { createScheduleStore, type ScheduleStore } from '../storage/schedule-store.ts';
 import { cardText, createDeliveries, createWebhook, type SendDelivery } from './deliveries.ts';
-import { cancelJobs, createJobEnds, expireJobs, settleAbandoned, sweepOldJobs } from './job-ends.ts';
+import { cancelJobs, createJobEnds, createRest, expireJobs, settleAbandoned, sweepOldJobs } from './job-ends.ts';
 import { requestOf, STOPPED, toRecord } from './job-record.ts';
 import { createJobReports, type JobReports } from './job-reports.ts';
 import { createFollowClock, createJobQueue, createJobRunner, type JobQueue } from './job-runner.ts';
@@ -65,6 +67,9 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
   readonly database: Database<BridgeSchema>;
   /** The id of this running bridge. */
   readonly instance: string;
+  readonly lease: Pick<Lease, 'hasChanged'>;
+  /** Undefined: no other bridge shares the database. */
+  readonly wakeUps?: WakeUps | undefined;
   /** Whether another bridge has that session. Undefined: no other shares the database. */
   isSessionElsewhere?: ((owner: string, sessionId: string) => Promise<boolean>) | undefined;
   readonly agentIds: readonly string[];
@@ -103,7 +108,7 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
 
 const TICK_MS = 1000;
 const ENDED_AT_ONCE = 100;
-const SETTLE_PAUSE_MS = 2000;
+const SETTLE_PAUSE_MS = 500;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 const CARD_MS = 30_000;
 
@@ -111,8 +116,9 @@ const CARD_MS = 30_000;
 export async function createJobs(options: JobsOptions): Promise<Jobs> {
   const { database, instance, settings, orchestrator, clock, makeId, logger } = options;
   let onChange: (jobId: string) => void = () => undefined;
-  const store = tellingStore(createJobStore(database), (jobId) => onChange(jobId));
   const search = createJobSearchStore(database);
+  const rest = createRest({ search, clock, wakeUps: options.wakeUps, isShared: database.engine === 'postgres' });
+  const store = tellingStore(createJobStore(database), rest.end, (jobId) => onChange(jobId));
   const reports = createJobReportStore(database);
   const deliveryStore = tellingDeliveryStore(createJobDeliveryStore(database), (jobId) => onChange(jobId));
   const { allow, callbacks } = openCallbacks(options);
@@ -200,7 +206,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     onSubmitted: () => void runner.look(),
   });
   const schedules = createSchedules({
-    store: createScheduleStore(database),
+    store: tellingScheduleStore(createScheduleStore(database), rest.end),
     jobs: { ...submission, find: store.find },
     serverBox: options.serverBox,
     maxOfOwner: settings.max_schedules_per_owner,
@@ -219,11 +225,13 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       onError,
       async work() {
         await followClock();
+        if (await rest.goesOn()) return;
         await schedules.fireDue();
         await expireJobs({ search, ends, now: clock.now() });
         await runner.compare();
         // Another bridge may have stored what is to be done, and what could not be done may be possible now.
         await Promise.all([runner.look(), deliveries.look()]);
+        await rest.begin();
       },
     }),
     repeat({
@@ -234,7 +242,10 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
         sweepOldJobs({ store: reports, keptMs: options.keptMs, clock, signal, closeSession: orchestrator.close }),
     }),
   ];
-  if (store.isShared) repeated.push(repeat({ clock, pauseMs: SETTLE_PAUSE_MS, onError, work: settleDead }));
+  if (store.isShared)
+    repeated.push(
+      repeatAfterDeaths({ clock, lease: options.lease, pauseMs: SETTLE_PAUSE_MS, onError, work: settleDead }),
+    );
   void runner.look();
   void deliveries.look();
 
@@ -301,8 +312,23 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   };
 }
 
-/** A store that tells which jobs it has changed. */
-function tellingStore(store: JobStore, tell: (jobId: string) => void): JobStore {
+function tellingScheduleStore(store: ScheduleStore, tell: () => void): ScheduleStore {
+  return {
+    ...store,
+    async add(schedule, max) {
+      await store.add(schedule, max);
+      tell();
+    },
+    async replace(from, to) {
+      const isReplaced = await store.replace(from, to);
+      tell();
+      return isReplaced;
+    },
+  };
+}
+
+/** A store that tells when it has added a job, and which jobs it has changed. */
+function tellingStore(store: JobStore, tellAdded: () => void, tell: (jobId: string) => void): JobStore {
   const told = async <Result>(jobId: string, change: Promise<Result>): Promise<Result> => {
     const result = await change;
     tell(jobId);
@@ -310,7 +336,10 @@ function tellingStore(store: JobStore, tell: (jobId: string) => void): JobStore 
   };
   return {
     ...store,
-    add: (job, more) => told(job.id, store.add(job, more)),
+    async add(job, more) {
+      await told(job.id, store.add(job, more));
+      tellAdded();
+    },
     claim: (job, ...rest) => told(job.id, store.claim(job, ...rest)),
     requeue: (job) => told(job.id, store.requeue(job)),
     retry: (job, retryAt) => told(job.id, store.retry(job, retryAt)),

@@ -1,4 +1,5 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
+import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import { ownersSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
@@ -181,4 +182,52 @@ export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession 
 /** Somebody goes on with it on another bridge. */
 function unlessBusy(error: unknown): void {
   if (errorCode(error) !== 'SESSION_BUSY') throw error;
+}
+
+/** Messages that there is something to look after. */
+const WORK_TOPIC = 'work';
+/** For messages that were lost. */
+const MAX_REST_MS = 15_000;
+
+interface RestOptions {
+  readonly clock: Pick<Clock, 'now'>;
+  /** Undefined: no other bridge shares the database. */
+  readonly wakeUps: WakeUps | undefined;
+  readonly isShared: boolean;
+  readonly search: Pick<JobSearchStore, 'hasWork'>;
+}
+
+/** Leaves out the looks of each second while there is nothing to look after, on any bridge (decision 137). */
+export function createRest({ search, clock, wakeUps, isShared }: RestOptions) {
+  let begunAt: number | undefined;
+  let ends = 0;
+  const endHere = (): void => {
+    ends += 1;
+    begunAt = undefined;
+  };
+  const end = (): void => {
+    endHere();
+    wakeUps?.send(WORK_TOPIC, 'added');
+  };
+  // While this bridge was not connected, its own messages were lost, too.
+  wakeUps?.on(WORK_TOPIC, (subject) => (subject === '' ? end() : endHere()));
+  async function begin(): Promise<boolean> {
+    const [before, now] = [ends, clock.now()];
+    const hasWork = await search.hasWork(now + 2 * MAX_REST_MS);
+    begunAt = hasWork || before !== ends ? undefined : now;
+    return begunAt !== undefined;
+  }
+  return {
+    /** Work was added. */
+    end,
+    /** Rests if there is no work. */
+    begin,
+    async goesOn(): Promise<boolean> {
+      const isSentMessages = !isShared || wakeUps?.isListening() === true;
+      const restedMs = clock.now() - (begunAt ?? Number.POSITIVE_INFINITY);
+      // It ends when the clock was set back, too.
+      if (!isSentMessages || restedMs < 0) return false;
+      return restedMs < MAX_REST_MS || begin();
+    },
+  };
 }

@@ -9,7 +9,7 @@ import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { ShownMcpServer } from '../contract/session.ts';
-import type { Lease } from '../instances/instance-registry.ts';
+import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
@@ -99,7 +99,7 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
   readonly scratch: Pick<ScratchSpaceOptions, 'folder' | 'shelves' | 'maxBytes' | 'maxBytesOfOwner'> | undefined;
 }
 
-const SETTLE_PAUSE_MS = 2_000;
+const SETTLE_PAUSE_MS = 500;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 /** A little longer than the five seconds that an agent may take to be quiet. */
 const CLEAR_UP_MS = 6_000;
@@ -323,8 +323,9 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   );
   if (sessions.isShared) {
     repeated.push(
-      repeat({
+      repeatAfterDeaths({
         clock,
+        lease,
         pauseMs: SETTLE_PAUSE_MS,
         work: settleDead,
         onError: (error) => logger.warn({ err: error }, 'turns of dead bridges could not be ended'),

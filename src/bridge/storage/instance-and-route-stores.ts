@@ -132,13 +132,24 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
 /** `read_at`: by the clock that `heartbeat_at` is of. */
 export type ListedInstance = InstanceRow & { readonly read_at: number; readonly sessions: number };
 
+export interface StoredBeat {
+  readonly at: number;
+  /** The ids of the other bridges on the list. */
+  readonly others: string;
+  /** Whether one of them has ended; false where no other shares the database. */
+  readonly hasDead: boolean;
+}
+
 /** Running bridges. Where several share a database, its clock alone says which of them live: their own clocks may differ. */
 export interface InstanceStore {
   /**
    * Adds it, also when another instance has deleted it as ended. Answers with the time of the heartbeat: that of the
    * database, where several bridges share it.
    */
-  beat(instance: Omit<NewRow<InstanceRow>, 'report'> & { readonly report?: string }): Promise<number>;
+  beat(
+    instance: Omit<NewRow<InstanceRow>, 'report'> & { readonly report?: string },
+    deadAfterMs?: number,
+  ): Promise<StoredBeat>;
   remove(id: string): Promise<void>;
   /** The oldest first, each with the time of reading and the number of sessions that it runs a turn of. */
   list(): Promise<readonly ListedInstance[]>;
@@ -157,14 +168,23 @@ const DATABASE_TIME = sql<number>`(extract(epoch from clock_timestamp()) * 1000)
 export function createInstanceStore(database: Database<BridgeSchema>): InstanceStore {
   const { query } = database;
   return {
-    async beat(instance) {
+    async beat(instance, deadAfterMs) {
       const heartbeat_at = database.engine === 'postgres' ? DATABASE_TIME : instance.heartbeat_at;
       const row = query.insertInto('instances').values({ ...instance, heartbeat_at });
       const beat = row.onConflict((conflict) =>
         conflict.column('id').doUpdateSet({ heartbeat_at, address: instance.address, report: instance.report }),
       );
-      const [{ rows }] = await database.write([beat.returning('heartbeat_at').compile()]);
-      return Number(rows[0]?.heartbeat_at ?? instance.heartbeat_at);
+      const others = query.selectFrom('instances').where('id', '!=', instance.id);
+      const ids = others.select(sql<string>`string_agg(id, ',' order by id)`.as('ids'));
+      const dead = others.where(sql<boolean>`not (${isAlive(deadAfterMs)})`);
+      const returning = beat.returning([
+        'heartbeat_at',
+        ids.as('others'),
+        dead.select(({ fn }) => fn.countAll<number>().as('count')).as('dead'),
+      ]);
+      const [{ rows }] = await database.write([returning.compile()]);
+      const { heartbeat_at: at = instance.heartbeat_at, others: listed, dead: ended = 0 } = rows[0] ?? {};
+      return { at: Number(at), others: listed ?? '', hasDead: deadAfterMs !== undefined && Number(ended) > 0 };
     },
     async remove(id) {
       await database.write([query.deleteFrom('instances').where('id', '=', id).compile()]);

@@ -21,6 +21,8 @@ export interface JobSearchStore {
   ): Promise<JobRow[]>;
   /** What the store says of the jobs that this bridge runs. */
   runningOn(instance: string): Promise<readonly Pick<JobRow, 'id' | 'attempt' | 'stop_requested'>[]>;
+  /** Whether anything is open or to be told, on any bridge, but for jobs and schedules whose moment comes after `before`. */
+  hasWork(before: number): Promise<boolean>;
   /** Running jobs of bridges that are on the list no more. */
   abandoned(own: string, limit: number): Promise<readonly JobRow[]>;
 }
@@ -113,7 +115,26 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .orderBy('id')
       .limit(given.limit),
   );
+  const work = database.statement((query, given: { before: number }) =>
+    query.selectNoFrom(({ exists, selectFrom }) => [
+      exists(
+        selectFrom('jobs')
+          .select('jobs.id')
+          .where('jobs.completed_at', 'is', null)
+          .where('jobs.not_before', '<=', given.before),
+      ).as('jobs'),
+      exists(selectFrom('job_deliveries').select('job_deliveries.id')).as('deliveries'),
+      exists(selectFrom('schedules').select('schedules.id').where('schedules.next_at', '<=', given.before)).as(
+        'schedules',
+      ),
+    ]),
+  );
   return {
+    async hasWork(before) {
+      const [found] = await database.readKeyed(work({ before }));
+      // SQLite has no booleans.
+      return Object.values(found ?? {}).some(Boolean);
+    },
     waiting: () => database.readKeyed(waiting()),
     async nextOfSessions({ owner, provider_id }, now) {
       const found = await database.read(nextOfSessions({ owner, provider_id, now }));

@@ -6,6 +6,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AskPermission, PermissionReply } from '../agents/agent-provider.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
+import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
 import { mergedPages } from '../principal.ts';
 import type { SessionMcpServer } from '../sessions/mcp-servers.ts';
 import type { BridgeSchema, PermissionRow } from '../storage/bridge-schema.ts';
@@ -57,6 +58,7 @@ export interface PermissionSettings {
 interface PermissionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly database: Database<BridgeSchema>;
   readonly instance: string;
+  readonly lease: Pick<Lease, 'hasChanged'>;
   readonly settings: PermissionSettings;
   /** Posts an event to webhooks. Undefined: there are none. */
   readonly announce?: ((event: BridgeEvent) => void) | undefined;
@@ -204,11 +206,15 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       repeat({
         clock,
         pauseMs: LOOK_PAUSE_MS,
-        async work() {
-          await learn([...waiting.keys()]);
-          await store.cancelOrphans(instance, clock.now());
-        },
+        work: () => learn([...waiting.keys()]),
         onError: (error) => logger.warn({ err: error }, 'answers to permission requests could not be read'),
+      }),
+      repeatAfterDeaths({
+        clock,
+        lease: options.lease,
+        pauseMs: LOOK_PAUSE_MS,
+        work: () => store.cancelOrphans(instance, clock.now()),
+        onError: (error) => logger.warn({ err: error }, 'permission requests of dead bridges could not be cancelled'),
       }),
     );
   }

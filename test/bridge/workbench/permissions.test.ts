@@ -247,6 +247,7 @@ for (const engine of engines) {
       const permissions = await createPermissions({
         database,
         instance,
+        lease: { hasChanged: () => true },
         clock,
         makeId,
         logger: silentLogger,

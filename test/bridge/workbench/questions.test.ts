@@ -173,7 +173,7 @@ for (const engine of engines) {
       const clock = createFakeClock();
       const made: string[] = [];
       const permissions = await createPermissions({
-        ...{ database, instance, clock, logger: silentLogger },
+        ...{ database, instance, clock, logger: silentLogger, lease: { hasChanged: () => true } },
         makeId: (prefix) => `${prefix}${instance}${made.push(prefix)}`,
         settings: { permissions: 'allow' as const, permission_rules: rules as never, permission_timeout: 600_000 },
       });

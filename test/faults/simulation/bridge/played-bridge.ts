@@ -120,6 +120,7 @@ export async function openParts({
       : await createPermissions({
           database,
           instance: instance.id,
+          lease: instance.lease,
           clock,
           makeId,
           logger,
@@ -192,6 +193,7 @@ export async function openPlayedBridge(options: PlayedBridgeOptions): Promise<Pl
   const jobs = await createJobs({
     database,
     instance: instance.id,
+    lease: instance.lease,
     agentIds,
     gatewayId: GATEWAY_ID,
     settings: {
