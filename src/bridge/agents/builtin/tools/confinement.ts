@@ -131,17 +131,35 @@ export async function openFolder(
   names: readonly string[],
   { create = false }: { readonly create?: boolean } = {},
 ): Promise<ConfinedFolder> {
-  let folder = await root.open();
+  const top = await root.open();
+  const before = create ? (folder: ConfinedFolder, name: string) => makeFolder(folder.entry(name)) : undefined;
+  try {
+    const folder = await enterFolders(top, names, before);
+    if (folder !== top) await top.close();
+    return folder;
+  } catch (error) {
+    await top.close();
+    throw error;
+  }
+}
+
+/** Walks down from a folder, which stays open; without names, that folder is the result. Close any other that you get. */
+export async function enterFolders(
+  top: ConfinedFolder,
+  names: readonly string[],
+  before?: (folder: ConfinedFolder, name: string) => Promise<void>,
+): Promise<ConfinedFolder> {
+  let folder = top;
   try {
     for (const name of names) {
-      if (create) await makeFolder(folder.entry(name));
+      await before?.(folder, name);
       const next = await folder.enter(name);
-      await folder.close();
+      if (folder !== top) await folder.close();
       folder = next;
     }
     return folder;
   } catch (error) {
-    await folder.close();
+    if (folder !== top) await folder.close();
     throw error;
   }
 }

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { type ConfinedFolder, locate, openEntry, openFolder, refuse } from './confinement.ts';
+import { type ConfinedFolder, enterFolders, locate, openEntry, openFolder, refuse } from './confinement.ts';
 import { isBinary, readLines } from './file-tools.ts';
 import { createLineMatcher, filesByRipgrep, type LineMatcher } from './text-search.ts';
 import { defineTool, type ToolContext } from './tool.ts';
@@ -187,30 +187,38 @@ async function searchNamed(paths: readonly string[], { fits, matcher }: Search, 
   const matches: Match[] = [];
   let bytesLeft = MAX_BYTES;
   const wanted = paths.filter((path) => fits(path));
-  for (let at = 0; at < wanted.length; at += READ_AT_ONCE) {
-    signal.throwIfAborted();
-    const batch = wanted.slice(at, at + READ_AT_ONCE).map((path) => searchPath(matcher, root, path));
-    // Every file is closed again before one that failed ends the search.
-    await Promise.allSettled(batch);
-    for (const { found, bytes } of await Promise.all(batch)) {
-      matches.push(...found);
-      bytesLeft -= bytes;
+  // Opened once, as a walk does: opening it looks at every folder above it.
+  const top = await openFolder(root, []);
+  try {
+    for (let at = 0; at < wanted.length; at += READ_AT_ONCE) {
+      signal.throwIfAborted();
+      const batch = wanted.slice(at, at + READ_AT_ONCE).map((path) => searchPath(matcher, top, path));
+      // Every file is closed again before one that failed ends the search.
+      await Promise.allSettled(batch);
+      for (const { found, bytes } of await Promise.all(batch)) {
+        matches.push(...found);
+        bytesLeft -= bytes;
+      }
+      if (matches.length >= MAX_MATCHES || bytesLeft <= 0) {
+        return { matches: matches.slice(0, MAX_MATCHES), isCut: true };
+      }
     }
-    if (matches.length >= MAX_MATCHES || bytesLeft <= 0) return { matches: matches.slice(0, MAX_MATCHES), isCut: true };
+    return { matches, isCut: false };
+  } finally {
+    await top.close();
   }
-  return { matches, isCut: false };
 }
 
-async function searchPath(matcher: LineMatcher, root: ToolContext['root'], path: string) {
+async function searchPath(matcher: LineMatcher, top: ConfinedFolder, path: string) {
   const names = path.split('/');
   const name = names.pop() ?? '';
   const found: Match[] = [];
-  const folder = await openFolder(root, names).catch(unreadable);
+  const folder = await enterFolders(top, names).catch(unreadable);
   if (folder === undefined) return { found, bytes: 0 };
   try {
     return { found, bytes: await searchFile(matcher, folder, name, path, found) };
   } finally {
-    await folder.close();
+    if (folder !== top) await folder.close();
   }
 }
 
