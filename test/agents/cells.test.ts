@@ -195,6 +195,17 @@ for (const { id, planMode, runsCommands } of ROWS) {
   });
 }
 
+// Not Qwen Code: on a loaded machine its first prompt begins before it has looked for the tools of servers over HTTP.
+for (const id of ['claude', 'kimi', 'opencode']) {
+  test(`${id}: with the tools of this program it asks another agent`, { skip: missing }, async () => {
+    const { start } = await newSession(id);
+    const given = JSON.stringify({ provider: 'builtin', prompt: 'SAY gamma' });
+    const turn = start(`CALL trestle ask_agent ${given}`, { mcpServers: [{ trestle: true }] });
+    // The text is that of the built-in agent, and comes back as the result of the tool.
+    assert.match(outputOf(await turn.answer), /^.*It answered: .*Here is gamma from upstream-model\./s);
+  });
+}
+
 test('sessions go on after a restart of the program', { skip: missing }, async () => {
   const open = await Promise.all(ROWS.map(({ id }) => newSession(id)));
   for (const session of open) outputOf(await session.start('SAY alpha').answer);

@@ -31,7 +31,11 @@ export async function startInstalledWorld(scope: Scope, bridge: object): Promise
   }
   const settings = {
     bridge: { workspace_roots: [home], ...bridge },
-    agents: { catalog: ['builtin', ...agentPackages.map(({ id }) => id)], model: 'gpt-5-fast' },
+    agents: {
+      catalog: ['builtin', ...agentPackages.map(({ id }) => id)],
+      model: 'gpt-5-fast',
+      builtin: { model: 'gpt-5-fast' },
+    },
     completions: {
       apis: { lab: { dialect: 'openai', base_url: `${model.url}/v1`, api_key: 'lab-key-77aa' } },
       models: [{ name: 'gpt-5-fast', targets: [{ model: 'lab/upstream-model' }] }],

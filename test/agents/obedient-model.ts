@@ -13,7 +13,7 @@ const REMINDERS = /<system-reminder>.*?<\/system-reminder>/gs;
 
 /**
  * A model that does what the prompt says. `SAY word`: says it, in three pieces. `RUN command`: runs it with the agent's
- * own tool and repeats what that printed. `CALL server tool`: does so with that tool. `LOOK`: says how
+ * own tool and repeats what that printed. `CALL server tool {…}`: does so with that tool and these arguments, if any. `LOOK`: says how
  * many images it sees. `WAIT`: starts to speak and never ends. `RECALL`: lists all words that it was told to say before in
  * the same conversation.
  */
@@ -33,8 +33,8 @@ function obey({ model, userTexts: all, toolResults, toolNames, images }: ModelRe
     if (toolResults.length > 0) return { text: ['It printed: ', toolResults.join(' ')] };
     return { text: ['I run it.'], toolCall: { name: shell, arguments: SHELLS[shell]?.(command) ?? {} } };
   }
-  const [, server = '', tool] = /CALL (\w+) (\w+)/.exec(last) ?? [];
-  if (tool !== undefined) return callTool(`mcp__${server}__${tool}`, tool, toolNames, toolResults);
+  const [, server = '', tool, given = '{}'] = /CALL (\w+) (\w+)(?: (\{[^\n]*\}))?/.exec(last) ?? [];
+  if (tool !== undefined) return callTool({ server, tool, given: JSON.parse(given) }, toolNames, toolResults);
   if (last.includes('LOOK')) return { text: [`I see ${images} image(s).`] };
   if (last.includes('WAIT')) return { text: ['I wait'], endless: true };
   if (last.includes('RECALL')) return { text: [`Said: ${wordsOf(userTexts).join(' ')}.`] };
@@ -46,19 +46,23 @@ function obey({ model, userTexts: all, toolResults, toolNames, images }: ModelRe
 
 /** Some agents hide the tools of MCP servers behind two of their own: one that finds them, and one that calls them. */
 function callTool(
-  full: string,
-  tool: string,
+  {
+    server,
+    tool,
+    given,
+  }: { readonly server: string; readonly tool: string; readonly given: Readonly<Record<string, unknown>> },
   toolNames: readonly string[],
   toolResults: readonly string[],
 ): ModelReply {
+  const full = `mcp__${server}__${tool}`;
   const shown = toolNames.find((name) => name.endsWith(tool));
   const calls =
     shown === undefined
       ? [
           { name: 'tool_search', arguments: { query: `select:${full}` } },
-          { name: 'tool_call', arguments: { name: full, arguments: {} } },
+          { name: 'tool_call', arguments: { name: full, arguments: given } },
         ]
-      : [{ name: shown, arguments: {} }];
+      : [{ name: shown, arguments: given }];
   const toolCall = calls[toolResults.length];
   return toolCall === undefined
     ? { text: ['It answered: ', toolResults.join(' ')] }
