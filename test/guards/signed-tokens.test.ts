@@ -111,6 +111,7 @@ test('wrong issuer, audience or type, expired tokens and keys that were rotated 
     expiresAt: clock.now() + 300_000,
   });
   assert.equal(await create('https://two.example').read(token), undefined, 'another issuer');
+  assert.equal((await create('https://two.example').read(token, 'instance'))?.owner, 'user:usr_1', 'another instance');
 
   const [row] = await database.query.selectFrom('signing_keys').selectAll().execute();
   assert.ok(row !== undefined && !row.private_key.includes('"d"'), 'sealed');

@@ -202,8 +202,8 @@ export function createIdentities(options: IdentitiesOptions): Identities {
   }
 
   /** A token for five minutes: it counts as long as the login or access token that it was issued for. */
-  async function bySignature(token: string): Promise<Principal | undefined> {
-    const claims = await signed.read(token);
+  async function bySignature(token: string, from?: 'instance'): Promise<Principal | undefined> {
+    const claims = await signed.read(token, from);
     const owner = claims === undefined ? undefined : await owners.ownerOf(claims.owner);
     if (claims === undefined || owner?.state !== 'active') return undefined;
     const { credential: id, team } = claims;
@@ -244,9 +244,9 @@ export function createIdentities(options: IdentitiesOptions): Identities {
         const principal = describePrincipal({ owner, credential, granted: PAYING_SCOPES, team }, {});
         return (await signed.issue(principal, PAYING_SCOPES)).token;
       },
-      async read(token) {
-        if (!(await namesIssuer(token, publicUrl()))) return 'foreign';
-        return (await bySignature(token)) ?? 'refused';
+      async read(token, from) {
+        if (from === undefined && !(await namesIssuer(token, publicUrl()))) return 'foreign';
+        return (await bySignature(token, from)) ?? 'refused';
       },
     },
     byToken,

@@ -48,7 +48,8 @@ export interface SignedClaims {
 }
 
 interface Expected {
-  readonly issuer: string;
+  /** Undefined: any that has signed with one of the keys. */
+  readonly issuer: string | undefined;
   readonly now: number;
   /** How far the clock of the issuer may differ. */
   readonly toleranceMs?: number;
@@ -65,7 +66,7 @@ export async function verifySignedToken(
   try {
     const { payload } = await jwtVerify(token, keyOf, {
       algorithms: [ALGORITHM],
-      issuer,
+      ...(issuer !== undefined && { issuer }),
       audience: AUDIENCE,
       typ: TYPE,
       requiredClaims: ['sub', 'iat', 'exp', 'sid', 'scope'],
@@ -94,8 +95,11 @@ export interface SignedTokens {
     principal: Principal,
     scopes: readonly Scope[],
   ): Promise<{ readonly token: string; readonly expiresIn: number }>;
-  /** Undefined for what was not signed here, is not for us, or has expired. */
-  read(token: string): Promise<SignedClaims | undefined>;
+  /**
+   * Undefined for what was not signed here, is not for us, or has expired. `instance`: any instance of this database may have
+   * signed it. Without `public_url`, each has another address, and so another name as the issuer.
+   */
+  read(token: string, from?: 'instance'): Promise<SignedClaims | undefined>;
   /** The public keys (RFC 7517). */
   keySet(): Promise<{ readonly keys: readonly JWK[] }>;
 }
@@ -193,14 +197,17 @@ export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
         .sign(key);
       return { token, expiresIn: LIFETIME_S };
     },
-    async read(token) {
+    async read(token, from) {
       const { errors } = await load();
       const keyOf: JWTVerifyGetKey = async ({ kid = '' }) => {
         const key = (await currentKeys()).get(kid) ?? (await currentKeys(NEW_KEY_PAUSE_MS)).get(kid);
         if (key === undefined) throw new errors.JWKSNoMatchingKey();
         return key.publicKey;
       };
-      return verifySignedToken(token, keyOf, { issuer: publicUrl(), now: clock.now() });
+      return verifySignedToken(token, keyOf, {
+        issuer: from === 'instance' ? undefined : publicUrl(),
+        now: clock.now(),
+      });
     },
     async keySet() {
       return { keys: [...(await currentKeys(NEW_KEY_PAUSE_MS)).values()].map(({ jwk }) => jwk) };

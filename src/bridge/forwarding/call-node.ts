@@ -167,6 +167,8 @@ export function readPeerDocument(status: number, text: string): PeerAnswer {
   // About one person: the node serves all others.
   if (error !== undefined && code === 'FORWARD_PERSON_REFUSED') return { kind: 'error', error };
   if (error !== undefined && code === 'ISSUER_UNAVAILABLE') return { ...failed(error.message, 'not_started'), error };
+  // Of another instance, which has no forward token: its own words say what is wrong.
+  if (error !== undefined && code === 'RELAY_REFUSED') return failed(error.message, 'not_started');
   if (status === 503) return { ...failed('it takes no new work', 'not_started', true), ...(error && { error }) };
   if (status === 502 && error?.code === FORWARDING_FAILED) {
     // The next node could not forward the call; its error says whether anything was started.

@@ -113,13 +113,15 @@ function sent({ credential: _, member, scopes, ...principal }: Principal): SentP
   return { ...principal, scopes: [...scopes], ...(member !== undefined && { member: sent(member) }) };
 }
 
-/** The caller of a relayed call, as the other instance has let them in. Throws UNAUTHORIZED when their login has ended. */
+/** The caller of a relayed call, as the other instance has let them in. Throws FORWARD_PERSON_REFUSED when their login has ended. */
 export async function receiveCaller(
   { caller: { principal, person, hop }, client }: RelayEnvelope,
   tokens: PersonTokens | undefined,
 ): Promise<BridgeCaller> {
-  const known = person === '' ? undefined : await tokens?.read(person);
-  if (person !== '' && typeof known !== 'object') throw new AppError('UNAUTHORIZED');
+  const known = person === '' ? undefined : await tokens?.read(person, 'instance');
+  if (person !== '' && typeof known !== 'object') {
+    throw new AppError('FORWARD_PERSON_REFUSED', { reason: 'the login has ended; log in again' });
+  }
   const credential = typeof known === 'object' ? known.credential : undefined;
   return { principal: received(principal, credential), hop, relayed: client };
 }

@@ -54,8 +54,11 @@ export interface PersonTokens {
   issue(principal: Principal): string | undefined | Promise<string | undefined>;
   /** A token with which the completions of another Trestle charge a payer. Undefined: there is none for this payer now. */
   forPayer(payer: Payer): string | undefined | Promise<string | undefined>;
-  /** The principal of a token: `foreign` when its issuer is not known here, `refused` when it is, and the token does not count. */
-  read(token: string): Promise<Principal | 'foreign' | 'refused'>;
+  /**
+   * The principal of a token: `foreign` when its issuer is not known here, `refused` when it is, and the token does not count.
+   * `instance`: another instance of the same database has sent it, which may issue tokens under an address of its own.
+   */
+  read(token: string, from?: 'instance'): Promise<Principal | 'foreign' | 'refused'>;
 }
 
 /** A login this recent proves who is there; an older one may have been left open somewhere (ASVS 7.5.1). */

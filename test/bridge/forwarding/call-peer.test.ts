@@ -42,6 +42,8 @@ test('forwarding: what a node says when it takes no new work, or got no further,
   const said = { status: 503, code: -32020, message: 'm', data: { code: 'SHUTTING_DOWN' } };
   assert.deepEqual(busy.kind === 'failed' && busy.error, said);
   assert.equal('error' in readPeerDocument(503, 'not json'), false);
+  const refused = readPeerDocument(401, error(-32001, { code: 'RELAY_REFUSED' }));
+  assert.equal(refused.kind === 'failed' && refused.reason, 'm', 'and not a word about forward tokens');
   const data = { outcome: 'not_started' };
   const onTheWay = readPeerDocument(502, error(-32060, data));
   assert.deepEqual(onTheWay, {
