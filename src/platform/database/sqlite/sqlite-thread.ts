@@ -54,10 +54,11 @@ function startSqliteThread(): SqliteThread {
     name: 'sqlite',
   });
   const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
-  const waiting = new Map<number, Waiting>();
+  /** By the number of their call. Numbers are used again: a map that every call joins and leaves keeps the dead alive (see Bag). */
+  const waiting: (Waiting | undefined)[] = [];
+  const free: number[] = [];
   const known = new Set<number>();
   const commits = new Map<number, number>();
-  let lastCall = 0;
   let lastConnection = 0;
   let dead: AppError | undefined;
   let postedAt = 0;
@@ -69,8 +70,8 @@ function startSqliteThread(): SqliteThread {
   const die = (cause: unknown): void => {
     dead ??= new AppError('STORAGE_UNAVAILABLE', {}, { cause });
     const error = dead;
-    for (const { reject } of waiting.values()) reject(error);
-    waiting.clear();
+    for (const caller of waiting.splice(0)) caller?.reject(error);
+    free.length = 0;
     port.close();
   };
   worker.once('error', die);
@@ -82,21 +83,24 @@ function startSqliteThread(): SqliteThread {
     for (let index = 0; index < answers.length; index += 2) {
       const call = answers[index] as number;
       const outcome = answers[index + 1] as UnitOutcome;
-      const caller = waiting.get(call);
-      waiting.delete(call);
-      if ('message' in outcome) caller?.reject(fromFailure(outcome));
-      else caller?.resolve(outcome);
+      const caller = waiting[call];
+      if (caller === undefined) continue;
+      waiting[call] = undefined;
+      free.push(call);
+      if ('message' in outcome) caller.reject(fromFailure(outcome));
+      else caller.resolve(outcome);
     }
     answerMs = performance.now() - postedAt;
   };
   port.on('message', receive);
+  const isAlone = (): boolean => waiting.length - free.length === 1;
   /** The event loop turns at the same time; it just does not go to sleep. */
   const lookForAnswer = (): void => {
     const lookUntil = performance.now() + LOOK_MS;
     while (Atomics.load(signal, ANSWERS) === answersSeen && performance.now() < lookUntil);
     const found = Atomics.load(signal, ANSWERS) === answersSeen ? undefined : receiveMessageOnPort(port);
     if (found !== undefined) receive(found.message);
-    else if (waiting.size === 1 && performance.now() - postedAt < QUICK_MS) setImmediate(lookForAnswer);
+    else if (isAlone() && performance.now() - postedAt < QUICK_MS) setImmediate(lookForAnswer);
   };
 
   const post = (message: ToWorker): void => {
@@ -106,7 +110,7 @@ function startSqliteThread(): SqliteThread {
     Atomics.add(signal, CALLS, 1);
     Atomics.notify(signal, CALLS);
     postedAt = performance.now();
-    if (waiting.size === 1 && answerMs < QUICK_MS) setImmediate(lookForAnswer);
+    if (isAlone() && answerMs < QUICK_MS) setImmediate(lookForAnswer);
   };
   const flush = (): void => {
     if (batch.length === 0) return;
@@ -132,9 +136,9 @@ function startSqliteThread(): SqliteThread {
   const begin = (prepare: (call: number) => void): Promise<readonly SqliteResult[]> => {
     if (dead !== undefined) return Promise.reject(dead);
     return new Promise((resolve, reject) => {
-      lastCall += 1;
-      waiting.set(lastCall, { resolve, reject });
-      prepare(lastCall);
+      const number = free.pop() ?? waiting.length;
+      waiting[number] = { resolve, reject };
+      prepare(number);
     });
   };
   /** Keeps the order: what was submitted before goes first. */
@@ -160,7 +164,7 @@ function startSqliteThread(): SqliteThread {
     submit: (connection, unit) =>
       begin((number) => {
         // Who is alone waits for nobody; otherwise all that comes in this turn of the event loop goes together.
-        if (batch.length === 0) waiting.size === 1 ? queueMicrotask(flush) : setImmediate(flush);
+        if (batch.length === 0) isAlone() ? queueMicrotask(flush) : setImmediate(flush);
         batch.push(number, connection);
         append(unit);
       }),
