@@ -57,6 +57,15 @@ test('a sequence and a conversation are built, drawn, and opened step by step', 
   await step.getByRole('log').getByText('facts of a Sequence').waitFor();
   await step.getByRole('button', { name: 'All steps' }).click();
   await outputs.waitFor();
+  await page.getByRole('button', { name: 'Compare …' }).click();
+  const compared = page.getByRole('dialog', { name: 'Compare' });
+  await compared.getByText('1: 1 builtin → 2: 2 builtin').waitFor();
+  await compared.locator('tr.removed').getByText('facts of a Sequence').waitFor();
+  await compared.locator('tr.added').getByText('short: facts of a Sequence').waitFor();
+  await page.keyboard.press('Escape');
+  await outputs.getByRole('button', { name: 'Use this one' }).nth(1).click();
+  await page.getByLabel('Message').waitFor();
+  assert.equal(await page.getByLabel('Message').inputValue(), 'short: facts of a Sequence');
 
   await start(page, 'Conversation', [{ agent: 'builtin' }, { agent: 'builtin' }]);
   await page.getByText('Ended: max turns').waitFor();

@@ -1,5 +1,6 @@
-import { memo } from 'react';
+import { memo, useState } from 'react';
 import { type FileChange, type Line, linesOf, pairsOf } from './diff-lines.ts';
+import { Dialog } from './parts.tsx';
 import { pathInside, visible } from './text.ts';
 
 const NAMES = { '+': 'added', '-': 'removed', ' ': 'same' } as const;
@@ -120,5 +121,58 @@ function LineNumber({ line, path, shown, onComment }: LineNumberProps) {
     >
       {shown ?? '−'}
     </button>
+  );
+}
+
+interface Named {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** The difference between two of several texts. */
+export function CompareDialog({ texts, onClose }: { readonly texts: readonly Named[]; readonly onClose: () => void }) {
+  const [[left, right], setPlaces] = useState<readonly [number, number]>([0, 1]);
+  const [oldText, newText] = [texts[left]?.text ?? '', texts[right]?.text ?? ''];
+  const lines = linesOf({ path: '', oldText: ended(oldText), newText: ended(newText) });
+  const count = (sign: Line['sign']) => lines.filter((line) => line.sign === sign).length;
+  const path = `${texts[left]?.name} → ${texts[right]?.name}`;
+  const change = { path, oldText: ended(oldText), newText: ended(newText), truncated: false };
+  return (
+    <Dialog title="Compare" onClose={onClose}>
+      <div className="line">
+        <Place label="From" value={left} texts={texts} onChange={(place) => setPlaces([place, right])} />
+        <Place label="To" value={right} texts={texts} onChange={(place) => setPlaces([left, place])} />
+      </div>
+      {oldText === newText ? (
+        <p>Both are the same.</p>
+      ) : (
+        <DiffView change={{ ...change, added: count('+'), removed: count('-') }} folder="" open />
+      )}
+    </Dialog>
+  );
+}
+
+/** Texts of models end without a line end, which a diff would mention. */
+const ended = (text: string) => (text.endsWith('\n') ? text : `${text}\n`);
+
+interface PlaceProps {
+  readonly label: string;
+  readonly value: number;
+  readonly texts: readonly Named[];
+  readonly onChange: (place: number) => void;
+}
+
+function Place({ label, value, texts, onChange }: PlaceProps) {
+  return (
+    <label>
+      {label}{' '}
+      <select value={value} onChange={({ target }) => onChange(Number(target.value))}>
+        {texts.map(({ name }, place) => (
+          <option key={name} value={place}>
+            {visible(name)}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }

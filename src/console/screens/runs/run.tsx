@@ -1,16 +1,18 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
-import { Link, useParams, useSearchParams } from 'wouter';
+import { Link, useLocation, useParams, useSearchParams } from 'wouter';
 import type { UpdatePage } from '../../../bridge/contract/workbench.ts';
-import { listTurns, listUpdates, readSession, type SessionName, trestle } from '../../data/bridge.ts';
+import { keyOf, listTurns, listUpdates, readSession, type SessionName, trestle } from '../../data/bridge.ts';
 import { foldRuns, RUN_KINDS, type Run, type RunPart } from '../../live/fold-run.ts';
 import { openSessionStream } from '../../live/session-stream.ts';
+import { CompareDialog } from '../../parts/diff.tsx';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Part } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { Conversation } from '../session/conversation.tsx';
+import { addToDraft } from '../session/next-message.ts';
 import { useNow } from '../session/permission-card.tsx';
 import { useTeamOf } from '../teams/own-teams.ts';
 import { durationText, RunPicture, stateText } from './run-picture.tsx';
@@ -108,7 +110,7 @@ export default function RunScreen() {
             onStep={(index) => setGiven(addressWith({ step: `${index + 1}` }), { replace: true })}
           />
           {step === undefined ? (
-            <Outputs run={run} onStep={(index) => setGiven(addressWith({ step: `${index + 1}` }))} />
+            <Outputs name={name} run={run} onStep={(index) => setGiven(addressWith({ step: `${index + 1}` }))} />
           ) : (
             <StepView
               key={`${run.turnId}/${step.index}`}
@@ -146,9 +148,7 @@ function Header({ name, isRunning }: { readonly name: SessionName; readonly isRu
     () => live?.watch(['permissions'], () => void queries.invalidateQueries({ queryKey: ['session', name] })),
     [live, name, queries],
   );
-  const address = `/console/sessions/${encodeURIComponent(name.sessionId)}${
-    name.owner === undefined ? '' : `?owner=${encodeURIComponent(name.owner)}`
-  }`;
+  const address = addressOf(name);
   return (
     <header className="bar">
       <h1>{visible(view.data?.session.title ?? name.sessionId)}</h1>
@@ -175,23 +175,64 @@ function Header({ name, isRunning }: { readonly name: SessionName; readonly isRu
 
 const nameOf = ({ index, providerId }: Pick<RunPart, 'index' | 'providerId'>) => `${index + 1} ${visible(providerId)}`;
 
-/** What each step or speech has come to, side by side. */
-function Outputs({ run, onStep }: { readonly run: Run; readonly onStep: (index: number) => void }) {
+/** Where the session of a run is. */
+const addressOf = ({ sessionId, owner }: SessionName) =>
+  `/console/sessions/${encodeURIComponent(sessionId)}${owner === undefined ? '' : `?owner=${encodeURIComponent(owner)}`}`;
+
+interface OutputsProps {
+  readonly name: SessionName;
+  readonly run: Run;
+  readonly onStep: (index: number) => void;
+}
+
+/** What each step or speech has come to, side by side; two can be compared, and one goes into the next message. */
+function Outputs({ name, run, onStep }: OutputsProps) {
+  const [, go] = useLocation();
+  const [isComparing, setComparing] = useState(false);
+  const said = run.parts.filter(({ output }) => output !== '');
+  function takeOutput(output: string): void {
+    addToDraft(keyOf(name), output);
+    go(addressOf(name));
+  }
   return (
-    <ul className="outputs" aria-label="Steps">
-      {run.parts.map((part, place) => (
-        <li key={`${part.index}-${part.conversationTurn ?? place}`}>
-          <button type="button" className="link" onClick={() => onStep(part.index)}>
-            {nameOf(part)}
-          </button>{' '}
-          <span className={`chip ${part.status === 'completed' || part.status === 'running' ? 'running' : 'failed'}`}>
-            {stateText(part.status)}
-          </span>
-          {part.error === '' ? null : <p className="failed">{visible(part.error)}</p>}
-          <Markdown text={part.output} />
-        </li>
-      ))}
-    </ul>
+    <>
+      {said.length < 2 ? null : (
+        <div className="answers">
+          <button type="button" onClick={() => setComparing(true)}>
+            Compare …
+          </button>
+        </div>
+      )}
+      <ul className="outputs" aria-label="Steps">
+        {run.parts.map((part, place) => (
+          <li key={`${part.index}-${part.conversationTurn ?? place}`}>
+            <button type="button" className="link" onClick={() => onStep(part.index)}>
+              {nameOf(part)}
+            </button>{' '}
+            <span className={`chip ${part.status === 'completed' || part.status === 'running' ? 'running' : 'failed'}`}>
+              {stateText(part.status)}
+            </span>
+            {part.error === '' ? null : <p className="failed">{visible(part.error)}</p>}
+            <Markdown text={part.output} />
+            {part.output === '' ? null : (
+              <button
+                type="button"
+                title="Puts it into the next message of the session"
+                onClick={() => takeOutput(part.output)}
+              >
+                Use this one
+              </button>
+            )}
+          </li>
+        ))}
+      </ul>
+      {isComparing ? (
+        <CompareDialog
+          texts={said.map((part, place) => ({ name: `${place + 1}: ${nameOf(part)}`, text: part.output }))}
+          onClose={() => setComparing(false)}
+        />
+      ) : null}
+    </>
   );
 }
 
