@@ -1,12 +1,27 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
+import { promisify } from 'node:util';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
 import { startGatedModel } from './gated-model.ts';
 import { openAsAda } from './logged-in.ts';
 import { openPage } from './open-page.ts';
+
+const MODULES = join(import.meta.dirname, '..', '..', 'node_modules');
+const RUN_MS = 60_000;
+
+/** Runs what the page shows as JavaScript, with the client of OpenAI that it imports. */
+async function runModule(scope: TestContext, code: string): Promise<string> {
+  const folder = await temporaryFolder(scope);
+  await symlink(MODULES, join(folder, 'node_modules'));
+  await writeFile(join(folder, 'shown.mjs'), code);
+  const env = { ...process.env, OPENAI_API_KEY: 'none' };
+  const { stdout } = await promisify(execFile)(process.execPath, [join(folder, 'shown.mjs')], { env, timeout: RUN_MS });
+  return stdout.trim();
+}
 
 test('two models answer side by side as they stream; one is stopped, one is asked again, and one fails as it was told', async (t) => {
   const model = await startGatedModel(t, 'the first half ', 'and <b>the second</b>');
@@ -26,11 +41,18 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await page.getByLabel('System prompt').fill("it's a test");
   await page.getByLabel('Longest answer, in tokens').fill('3');
   await page.getByLabel('Message').fill('one two three four');
-  await page.getByRole('button', { name: 'As curl' }).click();
-  const code = await page.getByRole('dialog', { name: 'As curl' }).locator('pre').first().innerText();
+  await page.getByRole('button', { name: 'Code …' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Code' });
+  const code = await dialog.locator('pre').first().innerText();
   assert.match(code, /^curl -N http:.*\/v1\/chat\/completions/);
   assert.match(code, /"content": "it'\\''s a test"/, 'a quote does not end the text of the shell');
   assert.match(code, /"max_tokens": 3/);
+  await dialog.getByRole('button', { name: 'JavaScript' }).click();
+  assert.equal(await runModule(t, await dialog.locator('pre').first().innerText()), 'one two three');
+  await dialog.getByRole('button', { name: 'Python' }).click();
+  const python = await dialog.locator('pre').first().innerText();
+  assert.match(python, /base_url="http:.*\/v1"/);
+  assert.match(python, /create\(\n {4}\*\*\{[\s\S]*"content": "it's a test"[\s\S]*\},\n {4}stream=True,\n\)/);
   await page.keyboard.press('Escape');
 
   await page.getByLabel('Message').press('Enter');
@@ -42,6 +64,18 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   model.sendRest();
   await second.getByText('and <b>the second</b>').waitFor();
   await second.getByText(/by lab\/small/).waitFor();
+
+  await page.getByRole('button', { name: 'Compare …' }).click();
+  const compared = page.getByRole('dialog', { name: 'Compare' });
+  await compared.getByRole('row', { name: 'one two three' }).waitFor();
+  await compared.getByRole('row', { name: 'the first half and <b>the second</b>' }).waitFor();
+  await compared.getByText('1 demo/echo → 2 lab/small').waitFor();
+  await compared.getByLabel('To').selectOption('1 demo/echo');
+  await compared.getByText('Both are the same.').waitFor();
+  await compared.getByRole('button', { name: 'Close' }).click();
+  await first.getByRole('button', { name: 'Use as baseline' }).click();
+  await second.getByText(/^compared with demo\/echo: .* % time/).waitFor();
+  assert.equal(await first.getByText(/^compared with/).count(), 0);
 
   // The next message goes with the conversation before it.
   await page.getByLabel('Longest answer, in tokens').fill('');
@@ -67,6 +101,19 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await first.getByRole('alert').waitFor();
   await page.reload();
   assert.equal(await first.getByLabel('Model 1', { exact: true }).inputValue(), 'demo/echo?status=429');
+  await page.getByRole('button', { name: 'History …' }).click();
+  const history = page.getByRole('dialog', { name: 'History' });
+  assert.equal(await history.getByRole('listitem').count(), 3, 'what was asked again is there once');
+  await history.getByRole('button', { name: 'one two three four' }).click();
+  assert.equal(await page.getByLabel('Message').inputValue(), 'one two three four');
+  assert.equal(await second.getByLabel('Model 2', { exact: true }).inputValue(), 'lab/small');
+  await page.getByText('Parameters').click();
+  assert.equal(await page.getByLabel('Longest answer, in tokens').inputValue(), '3');
+  await page.getByRole('button', { name: 'History …' }).click();
+  await history.getByRole('button', { name: 'Clear' }).click();
+  await history.waitFor({ state: 'detached' });
+  assert.equal(await page.getByRole('button', { name: 'History …' }).isEnabled(), false);
+  assert.equal(await page.evaluate(`localStorage.getItem('trestle.playground.')`), '[]');
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
   assert.deepEqual(

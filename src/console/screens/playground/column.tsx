@@ -23,6 +23,11 @@ interface ColumnProps {
   readonly model: string;
   readonly listId: string;
   readonly exchanges: readonly Exchange[];
+  /** The last answer of the model that the others are compared with; undefined: of none, or this is that model. */
+  readonly baseline: Exchange | undefined;
+  readonly isPinned: boolean;
+  /** Undefined: there is nothing to compare with. */
+  readonly onPin: (() => void) | undefined;
   readonly onModel: (model: string) => void;
   readonly onAgain: () => void;
   readonly onStop: () => void;
@@ -32,7 +37,7 @@ interface ColumnProps {
 
 /** One model and its conversation. */
 export function Column(props: ColumnProps) {
-  const { place, model, listId, exchanges, onModel, onAgain, onStop, onRemove } = props;
+  const { place, model, listId, exchanges, baseline, isPinned, onPin, onModel, onAgain, onStop, onRemove } = props;
   const log = useRef<HTMLDivElement>(null);
   const last = exchanges.at(-1);
   const isRunning = last?.state === 'running';
@@ -73,7 +78,7 @@ export function Column(props: ColumnProps) {
       >
         {exchanges.length === 0 ? <p className="quiet">Answers appear here.</p> : null}
         {exchanges.map((exchange) => (
-          <ExchangeView key={exchange.id} exchange={exchange} />
+          <ExchangeView key={exchange.id} exchange={exchange} baseline={exchange === last ? baseline : undefined} />
         ))}
       </div>
       {last === undefined ? null : (
@@ -87,13 +92,28 @@ export function Column(props: ColumnProps) {
               Ask again
             </button>
           )}
+          {onPin === undefined ? null : (
+            <button
+              type="button"
+              aria-pressed={isPinned}
+              title="The other models say how far they are from this one"
+              onClick={onPin}
+            >
+              {isPinned ? 'Baseline' : 'Use as baseline'}
+            </button>
+          )}
         </div>
       )}
     </section>
   );
 }
 
-function ExchangeView({ exchange }: { readonly exchange: Exchange }) {
+interface ExchangeProps {
+  readonly exchange: Exchange;
+  readonly baseline: Exchange | undefined;
+}
+
+function ExchangeView({ exchange, baseline }: ExchangeProps) {
   const { prompt, answer, state, problem } = exchange;
   return (
     <article>
@@ -110,6 +130,7 @@ function ExchangeView({ exchange }: { readonly exchange: Exchange }) {
       {answer.tools === '' ? null : <pre className="terminal">{visible(answer.tools)}</pre>}
       <ErrorBox error={problem} />
       <Facts exchange={exchange} />
+      {baseline === undefined ? null : <p className="quiet">{comparedText(exchange, baseline)}</p>}
       {state === 'running' ? <p className="quiet">…</p> : null}
     </article>
   );
@@ -139,4 +160,23 @@ function Facts({ exchange: { answer, state, record } }: { readonly exchange: Exc
       {requestId === '' ? null : <Link href={`/console/calls?request_id=${encodeURIComponent(requestId)}`}>Call</Link>}
     </p>
   );
+}
+
+/** What is compared: the whole time, the tokens of the answer, and the cost. */
+const MEASURES: readonly { readonly name: string; readonly of: (exchange: Exchange) => number | undefined }[] = [
+  { name: 'time', of: ({ answer }) => answer.totalMs },
+  { name: 'tokens', of: ({ answer }) => answer.usage?.completion_tokens },
+  { name: 'cost', of: ({ record }) => (record?.price_known === true ? record.cost_usd : undefined) },
+];
+
+/** How far an answer is from the baseline: `compared with demo/echo: −20 % time · +50 % tokens`. */
+function comparedText(exchange: Exchange, baseline: Exchange): string {
+  if (exchange.state !== 'done' || baseline.state !== 'done') return '';
+  const parts = MEASURES.flatMap(({ name, of }) => {
+    const [value, base] = [of(exchange), of(baseline)];
+    if (value === undefined || base === undefined || base === 0) return [];
+    const percent = Math.round((value / base - 1) * 100);
+    return [`${percent > 0 ? '+' : percent < 0 ? '−' : '±'}${Math.abs(percent)} % ${name}`];
+  });
+  return parts.length === 0 ? '' : `compared with ${visible(baseline.request.model)}: ${parts.join(' · ')}`;
 }

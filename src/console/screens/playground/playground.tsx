@@ -1,11 +1,13 @@
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useId, useRef, useState } from 'react';
 import { useSearchParams } from 'wouter';
-import { type ChatRequest, findCall, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
+import { type ChatRequest, CODE, findCall, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
 import { listModels } from '../../data/completions.ts';
-import { BASE } from '../../data/request.ts';
+import { CompareDialog } from '../../parts/diff.tsx';
 import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
+import { visible } from '../../parts/text.ts';
 import { CopyButton } from '../../parts/work.tsx';
+import { useConsole } from '../../shell/console-context.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
 import { Column, type Exchange } from './column.tsx';
 
@@ -15,14 +17,16 @@ const EFFORTS = ['low', 'medium', 'high'] as const;
 const NO_OPTIONS = { system: '', temperature: '', maxTokens: '', effort: '' };
 type Options = typeof NO_OPTIONS;
 
-/** Asks one model or several the same, side by side. Nothing of it is kept: neither here nor by the server. */
+/** Asks one model or several the same, side by side. Answers end with the page; questions are kept in the browser only. */
 export default function Playground() {
   const [given, setGiven] = useSearchParams();
   const known = useQuery({ queryKey: ['models'], queryFn: listModels });
   const listId = useId();
   const [prompt, setPrompt] = useState('');
   const [options, setOptions] = useState(NO_OPTIONS);
-  const [isCodeShown, setCodeShown] = useState(false);
+  const [shown, setShown] = useState<'code' | 'compare' | 'history'>();
+  const [pinned, setPinned] = useState<number>();
+  const history = useHistory();
   const chosen = given.getAll('model').slice(0, MAX_COLUMNS);
   const models = chosen.length > 0 ? chosen : [known.data?.[0]?.id ?? ''];
   const chats = useChats();
@@ -39,8 +43,14 @@ export default function Playground() {
     models.forEach((model, column) => {
       chats.ask(column, requestOf(model, options, chats.at(column), prompt));
     });
+    history.add({ prompt, models, options });
     setPrompt('');
   }
+  const answered = models.flatMap((model, column) => {
+    const text = chats.at(column).at(-1)?.answer.text ?? '';
+    return text === '' ? [] : [{ name: `${column + 1} ${model}`, text }];
+  });
+  const hide = () => setShown(undefined);
   return (
     <>
       <header className="bar">
@@ -51,8 +61,16 @@ export default function Playground() {
             Add a model
           </button>
         ) : null}
-        <button type="button" onClick={() => setCodeShown(true)}>
-          As curl
+        {answered.length < 2 ? null : (
+          <button type="button" onClick={() => setShown('compare')}>
+            Compare …
+          </button>
+        )}
+        <button type="button" onClick={() => setShown('code')}>
+          Code …
+        </button>
+        <button type="button" disabled={history.entries.length === 0} onClick={() => setShown('history')}>
+          History …
         </button>
         <button type="button" disabled={running > 0 || chats.isEmpty} onClick={chats.clear}>
           Clear
@@ -73,6 +91,9 @@ export default function Playground() {
             model={model}
             listId={listId}
             exchanges={chats.at(column)}
+            baseline={pinned === undefined || pinned === column ? undefined : chats.at(pinned).at(-1)}
+            isPinned={pinned === column}
+            onPin={models.length === 1 ? undefined : () => setPinned(pinned === column ? undefined : column)}
             onModel={(next) => change(models.with(column, next))}
             onAgain={() => chats.again(column, model)}
             onStop={() => chats.stop(column)}
@@ -81,6 +102,7 @@ export default function Playground() {
                 ? undefined
                 : () => {
                     chats.remove(column);
+                    setPinned(undefined);
                     change(models.toSpliced(column, 1));
                   }
             }
@@ -116,21 +138,122 @@ export default function Playground() {
       <p className="hidden-label" role="status">
         {running > 0 ? `${running} of ${models.length} answer` : ''}
       </p>
-      {isCodeShown ? (
-        <Dialog title="As curl" onClose={() => setCodeShown(false)}>
-          {models.map((model, column) => {
-            const text = curlOf(requestOf(model, options, chats.at(column), prompt));
-            return (
-              // biome-ignore lint/suspicious/noArrayIndexKey: a column is its place
-              <div key={column} className="shown-once">
-                <pre>{text}</pre>
-                <CopyButton key={text} text={text} />
-              </div>
-            );
-          })}
-        </Dialog>
+      {shown === 'compare' ? <CompareDialog texts={answered} onClose={hide} /> : null}
+      {shown === 'code' ? (
+        <CodeDialog
+          requests={models.map((model, column) => requestOf(model, options, chats.at(column), prompt))}
+          onClose={hide}
+        />
+      ) : null}
+      {shown === 'history' ? (
+        <HistoryDialog
+          history={history}
+          onChoose={(entry) => {
+            setPrompt(entry.prompt);
+            setOptions(entry.options);
+            if (running === 0) change(entry.models);
+            hide();
+          }}
+          onClose={hide}
+        />
       ) : null}
     </>
+  );
+}
+
+interface CodeDialogProps {
+  readonly requests: readonly ChatRequest[];
+  readonly onClose: () => void;
+}
+
+/** The next call of each column, to be run elsewhere. */
+function CodeDialog({ requests, onClose }: CodeDialogProps) {
+  const [language, setLanguage] = useState<keyof typeof CODE>('curl');
+  return (
+    <Dialog title="Code" onClose={onClose}>
+      <fieldset className="choice">
+        <legend className="hidden-label">Language</legend>
+        {(Object.keys(CODE) as (keyof typeof CODE)[]).map((name) => (
+          <button key={name} type="button" aria-pressed={language === name} onClick={() => setLanguage(name)}>
+            {name}
+          </button>
+        ))}
+      </fieldset>
+      {requests.map((request, column) => {
+        const text = CODE[language](request);
+        return (
+          // biome-ignore lint/suspicious/noArrayIndexKey: a column is its place
+          <div key={column} className="shown-once">
+            <pre>{text}</pre>
+            <CopyButton key={text} text={text} />
+          </div>
+        );
+      })}
+    </Dialog>
+  );
+}
+
+/** A question that was asked. */
+interface Asked {
+  readonly prompt: string;
+  readonly models: readonly string[];
+  readonly options: Options;
+}
+
+const MAX_HISTORY = 50;
+
+/** The last questions of the person, newest first. Only this browser has them: the server stores no prompts. */
+function useHistory() {
+  const { person } = useConsole();
+  const place = `trestle.playground.${person?.id ?? ''}`;
+  const [entries, setEntries] = useState<readonly Asked[]>(() => JSON.parse(localStorage.getItem(place) ?? '[]'));
+  function keep(next: readonly Asked[]): void {
+    setEntries(next);
+    try {
+      localStorage.setItem(place, JSON.stringify(next));
+    } catch {
+      // The browser has no room: the questions end with the page.
+    }
+  }
+  return {
+    entries,
+    add: (asked: Asked) => keep([asked, ...entries].slice(0, MAX_HISTORY)),
+    clear: () => keep([]),
+  };
+}
+
+interface HistoryDialogProps {
+  readonly history: ReturnType<typeof useHistory>;
+  readonly onChoose: (asked: Asked) => void;
+  readonly onClose: () => void;
+}
+
+function HistoryDialog({ history, onChoose, onClose }: HistoryDialogProps) {
+  return (
+    <Dialog title="History" onClose={onClose}>
+      <p className="quiet">The last {MAX_HISTORY} questions, in this browser only.</p>
+      <ul className="asked-before">
+        {history.entries.map((asked, place) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: the same may be asked twice
+          <li key={place}>
+            <button type="button" className="link" onClick={() => onChoose(asked)}>
+              {visible(asked.prompt.slice(0, 200))}
+            </button>{' '}
+            <span className="quiet">{visible(asked.models.join(', '))}</span>
+          </li>
+        ))}
+      </ul>
+      <button
+        type="button"
+        className="danger"
+        onClick={() => {
+          history.clear();
+          onClose();
+        }}
+      >
+        Clear
+      </button>
+    </Dialog>
   );
 }
 
@@ -203,15 +326,6 @@ function requestOf(model: string, options: Options, before: readonly Exchange[],
     ...(maxTokens !== '' && { max_tokens: Number(maxTokens) }),
     ...(effort !== '' && { reasoning_effort: effort }),
   };
-}
-
-/** Within single quotes a shell changes nothing; a quote itself is written outside of them. */
-function curlOf(request: ChatRequest): string {
-  const body = JSON.stringify({ ...request, stream: true }, undefined, 2).replaceAll("'", "'\\''");
-  return `curl -N ${location.origin}${BASE}/v1/chat/completions \\
-  -H "Authorization: Bearer $OPENAI_API_KEY" \\
-  -H 'Content-Type: application/json' \\
-  -d '${body}'`;
 }
 
 /** The conversations of the columns, and the calls that run. They end with the page. */
