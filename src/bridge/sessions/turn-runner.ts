@@ -134,13 +134,9 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
   async function run(session: LiveSession, turn: LiveTurn): Promise<void> {
     try {
       const prepared = await prepare(session, turn).catch(toOutcome);
-      if (!('provider' in prepared)) {
-        await records.conclude(session, turn, prepared);
-        logEnd(session, turn, prepared);
-        return;
-      }
-      turn.request.accepted();
-      const outcome = await work(session, turn, prepared);
+      const isReady = 'provider' in prepared;
+      if (isReady) turn.request.accepted();
+      const outcome = isReady ? await work(session, turn, prepared) : prepared;
       await records.conclude(session, turn, outcome);
       logEnd(session, turn, outcome);
     } catch (error) {
@@ -149,6 +145,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       const isTaken = errorCode(error) === 'SESSION_BUSY';
       if (turn.isStored && isTaken) await records.concludeTaken(session, turn, toOutcome(error));
       else turn.fail(error);
+      // Another bridge has started the session: messages that wait for it here can be sent to that one.
+      if (isTaken) for (const waiting of session.turns) if (!waiting.isStored) waiting.fail(error);
       const code = error instanceof AppError ? error.code : 'INTERNAL_ERROR';
       logEnd(session, turn, { failure: { code, details: {} } });
       if (turn.isStored && !isTaken) await records.conclude(session, turn, toOutcome(error));
