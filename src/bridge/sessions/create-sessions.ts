@@ -327,7 +327,10 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
         clock,
         lease,
         pauseMs: SETTLE_PAUSE_MS,
-        work: settleDead,
+        work: async () => {
+          await records.concludeLeft();
+          await settleDead();
+        },
         onError: (error) => logger.warn({ err: error }, 'turns of dead bridges could not be ended'),
       }),
     );

@@ -45,6 +45,8 @@ export interface SessionRecords {
   conclude(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
   /** Tells how a turn of a session ended that another bridge has; as it is stored there, or as given if it is still open. */
   concludeTaken(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void>;
+  /** Tries again to end those turns for which the store could not be asked. */
+  concludeLeft(): Promise<void>;
   /** Whether the newest turn of the session, as stored, is that call. */
   isLastTurn(session: LiveSession, method: TurnRequest['method'], requestId: string): Promise<boolean>;
   /** Whether nobody has used the session since, as stored, and nothing runs in it. */
@@ -79,6 +81,8 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   const { sessions, change, turns, audits, summaries, log, hub, instance, clock, makeId, write } = options;
   /** Those whose summary this bridge has stored: a turn that is stored as a whole need not add it. */
   const summarized = new WeakSet<LiveSession>();
+  /** Turns of sessions that another bridge has, whose end could not be stored, or not be read. */
+  const left = new Map<LiveTurn, { readonly session: LiveSession; readonly outcome: TurnOutcome }>();
 
   function turnRow(session: LiveSession, turn: LiveTurn, status: string, base: ResultBase): TurnRow {
     const { method, requestId, requestFingerprint, idempotencyKey, prompt } = turn.request;
@@ -151,25 +155,28 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   async function concludeTaken(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void> {
     const { key } = session;
     try {
-      await endOpen(turn.id, outcome).catch((error: unknown) => {
-        // The log stores it when the store is back.
-        const status = 'failure' in outcome ? 'failed' : outcome.status;
-        void log.store([
-          turns.end({ id: turn.id, status, outcome: outcomeText(outcome), lastSeq: 0, now: clock.now() }),
-        ]);
-        throw error;
-      });
+      await endOpen(turn.id, outcome);
       const stored = await turns.outcomeOf(turn.id);
       if (stored === undefined) {
         const reason = 'another instance has taken the session before the turn was stored';
         throw new AppError('OWNER_UNREACHABLE', { reason, outcome: 'not_started' });
       }
       const text = await options.readUpdate(key, stored.last_seq);
+      // Other bridges may have stored more than this end.
+      hub.catchUp(key);
       if (text !== undefined) hub.publish(key, stored.last_seq, text);
       turn.lastSeq = stored.last_seq;
       turn.settle(stored.outcome);
     } catch (error) {
       turn.fail(error);
+      if (errorCode(error) !== 'OWNER_UNREACHABLE') left.set(turn, { session, outcome });
+    }
+  }
+
+  async function concludeLeft(): Promise<void> {
+    for (const [turn, { session, outcome }] of [...left]) {
+      left.delete(turn);
+      await concludeTaken(session, turn, outcome);
     }
   }
 
@@ -284,6 +291,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   return {
     isShared: sessions.isShared,
     concludeTaken,
+    concludeLeft,
     queued(session, turn, base) {
       turn.firstSeq = session.stream.lastSeq() + 1;
       turn.isStored = true;
