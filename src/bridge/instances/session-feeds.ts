@@ -48,7 +48,7 @@ interface SessionFeedsOptions {
     signal: AbortSignal,
   ): Promise<PeerAnswer>;
   /** Makes another instance store what it has published of its sessions. */
-  flush(target: RelayTarget, session: SessionRow, signal: AbortSignal): Promise<unknown>;
+  flush(target: RelayTarget, session: SessionRow, signal: AbortSignal): Promise<PeerAnswer>;
 }
 
 interface Feed {
@@ -90,6 +90,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   const stopped = new AbortController();
   /** Sessions that another instance may have taken: the store could not be asked. */
   const unsure = new Set<string>();
+  const adopting = new Set<string>();
   let isLooking = false;
 
   function open(session: SessionRow, isAdopted = false): Feed {
@@ -133,10 +134,13 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       if (session !== undefined && target !== undefined) await stream(feed, session, target, ready, signal);
       ready();
       if (signal.aborted) return;
-      // Those who follow a session that was here before are known to the hub alone.
-      if (feed.isAdopted && (target === undefined || !hub.isFollowed(feed.key))) return;
       // What the instance has stored until its end, and the end that others have stored for it.
-      await catchUp(feed).catch(() => undefined);
+      const isWhole = await catchUp(feed).then(
+        () => true,
+        () => false,
+      );
+      // Those who follow a session that was here before are known to the hub alone.
+      if (feed.isAdopted && ((target === undefined && isWhole) || !hub.isFollowed(feed.key))) return;
       if (session?.closed_at !== null && session !== undefined) {
         hub.end(feed.key);
         return;
@@ -159,7 +163,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
         accepted() {
           feed.source = { target, session };
           ready();
-          void catchUp(feed).catch(() => undefined);
+          void catchUpWhile(feed, signal);
         },
         update(seq, text) {
           feed.lastSeq = Math.max(feed.lastSeq, seq);
@@ -169,6 +173,18 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       signal,
     );
     feed.source = undefined;
+  }
+
+  /** The same as soon as it can be done, while a stream is open. */
+  async function catchUpWhile(feed: Feed, signal: AbortSignal): Promise<void> {
+    const { source } = feed;
+    while (feed.source === source && !signal.aborted) {
+      try {
+        return await catchUp(feed);
+      } catch {
+        await pause(clock, AGAIN_MS, signal);
+      }
+    }
   }
 
   /** Sends what is stored and was not sent yet. */
@@ -190,7 +206,9 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     const feed = feeds.get(key);
     if (feed?.source === undefined) return;
     const { target, session } = feed.source;
-    await options.flush(target, session, feed.stopped.signal);
+    const answer = await options.flush(target, session, feed.stopped.signal);
+    // Without its last updates, those that come by the stream would leave a gap.
+    if (answer.kind !== 'result') throw new AppError('STORAGE_UNAVAILABLE');
   }
 
   /** `from`: the number after which updates are sent; undefined: from now on. */
@@ -233,14 +251,19 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   /** A session that is followed here, and was served here, may have been taken by another instance. */
   async function adopt(key: string): Promise<void> {
     unsure.delete(key);
-    if (feeds.has(key) || !hub.isFollowed(key)) return;
+    if (feeds.has(key) || adopting.has(key) || !hub.isFollowed(key)) return;
+    adopting.add(key);
     try {
       const session = await owners.byKey(key);
-      if (session === undefined || (await owners.ofRow(session)) === undefined) return;
-      if (hub.isFollowed(key)) open(session, true);
+      if (session === undefined || !hub.isFollowed(key)) return;
+      // It may have been elsewhere until now.
+      if ((await owners.ofRow(session)) === undefined) hub.catchUp(key);
+      else open(session, true);
     } catch (error) {
-      if (hub.isFollowed(key)) unsure.add(key);
+      unsure.add(key);
       throw error;
+    } finally {
+      adopting.delete(key);
     }
   }
 
@@ -304,12 +327,15 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     keyOf: (receiver, sessionId) => [...(keysOf.get(receiver) ?? [])].findLast(([, name]) => name === sessionId)?.[0],
     follows(receiver, { key, sessionId }) {
       const isWaiting = waiting.get(receiver)?.sessionId === sessionId;
-      // It gets all of the session as soon as the session is found.
-      if (isWaiting) void look().catch(onLookError);
-      const feed = feeds.get(key);
-      if (feed === undefined || isWaiting) return isWaiting;
-      const wasHere = feed.source !== undefined && hub.sentUpTo(key, receiver) !== undefined;
-      return wasHere || keysOf.get(receiver)?.has(key) === true;
+      if (isWaiting) {
+        // It gets all of the session as soon as the session is found.
+        void look().catch(onLookError);
+        return true;
+      }
+      // Its session was served here before: with what the call brings alone, earlier updates of another call would be missed.
+      const wasHere = hub.sentUpTo(key, receiver) !== undefined;
+      if (wasHere && !feeds.has(key)) void adopt(key).catch(onLookError);
+      return wasHere || (feeds.has(key) && keysOf.get(receiver)?.has(key) === true);
     },
     async stop() {
       stopped.abort();

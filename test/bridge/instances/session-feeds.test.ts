@@ -48,7 +48,7 @@ test('a client that found a session in the store, just when it began elsewhere, 
       await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
       return undefined as never;
     },
-    flush: async () => undefined,
+    flush: async () => ({ kind: 'result', result: {} }),
   });
   t.after(() => feeds.stop());
   await feeds.follow(MAIN, 'session', 0, receiver);
@@ -97,7 +97,7 @@ test('a client that waits for a session gets it when the instance that started i
     updates: { lastSeq: async () => STORED.at(-1) ?? 0 },
     log: { warn: (_facts, text) => assert.fail(text) },
     openStream: async () => assert.fail('no instance has it'),
-    flush: async () => undefined,
+    flush: async () => ({ kind: 'result', result: {} }),
   });
   t.after(() => feeds.stop());
   await feeds.follow(MAIN, 'session', undefined, receiver);
