@@ -14,7 +14,7 @@ const saw = (seq: number, event: string): SessionsEvent => ({
 });
 const begins: RunEvent = { kind: 'run', at: 1, agent: 'one', turnId: 't', prompt: 'p' };
 const ends: RunEvent = { ...begins, end: 'completed', output: 'done' };
-const turn = { kind: 'turn', method: 'session.start', session, prompt: 'p' } as const;
+const turn = { kind: 'turn', startedAt: 0, method: 'session.start', session, prompt: 'p' } as const;
 const setUp: SessionsEvent = { kind: 'set-up', fails: 0, isSlow: 0 };
 const connected: SessionsEvent = { kind: 'connected', session, connection: 'c', chain: true, afterSeq: 0 };
 const seen = [saw(1, 'started'), saw(2, 'running'), saw(3, 'completed')];
@@ -26,7 +26,15 @@ const whole: SessionsAtTheEnd = { updates, turns: [stored], unanswered: 0 };
 
 test('a run of sessions in which everything held has no violations', () => {
   assert.deepEqual(checkSessions(good, whole), []);
-  const kept: SessionsEvent = { kind: 'repeat', session, prompt: 'p', outcome: 'ok', turnId: 't', status: 'completed' };
+  const kept: SessionsEvent = {
+    kind: 'repeat',
+    startedAt: 0,
+    session,
+    prompt: 'p',
+    outcome: 'ok',
+    turnId: 't',
+    status: 'completed',
+  };
   assert.deepEqual(checkSessions([...good, kept], whole), []);
   const closed: SessionsEvent = { kind: 'close', session, startedAt: 8, endedAt: 9, outcome: 'ok' };
   assert.deepEqual(checkSessions([...good, closed], { ...whole, updates: [], turns: [] }), []);

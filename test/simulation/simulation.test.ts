@@ -44,6 +44,20 @@ const FOUND = [
   ['instances', 1064],
   // The updates of a session that a relayed call started came by that call, and to its follower once more.
   ['instances', 633],
+  // A message waited for a session that another instance had started by then: it was refused as if there were none.
+  ['instances', 1209],
+  // An instance could not store its last updates, and a follower elsewhere got those after them.
+  ['instances', 1416],
+  // The end of a turn that another instance had stored could not be read, and followers got no end.
+  ['instances', 2316],
+  // A session was free before the last of the turns of its dead instance had ended.
+  ['instances', 1720],
+  // A call brought its updates to a connection that had yet to get those of another instance.
+  ['instances', 2976],
+  // Of the checker: what instances answer overtakes what others send, and a process may be frozen while it stops.
+  ['instances', 1911],
+  ['instances', 3185],
+  ['instances', 2708],
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],

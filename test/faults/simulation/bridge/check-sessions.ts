@@ -22,7 +22,7 @@ export function checkSessions(
   atTheEnd: SessionsAtTheEnd,
   instances: 'one' | 'several' = 'one',
 ): string[] {
-  const events = instances === 'one' ? given : given.filter((event, index) => !isTooEarly(given, event, index));
+  const events = instances === 'one' ? given : given.filter((event) => !isTooEarly(given, event));
   const setUp = events.find((event) => event.kind === 'set-up') ?? { fails: 0, isSlow: 0 };
   const { unanswered, ...all } = atTheEnd;
   // Of a closed session only the last number is left.
@@ -43,15 +43,16 @@ export function checkSessions(
     ...checkAnswers(ofOpen, open),
     ...checkSeenEnds(ofOpen, open),
     ...checkReasons(events, open, setUp.fails),
-    ...checkContinuations(ofOpen),
+    ...checkContinuations(ofOpen, instances === 'one' ? new Map() : madeAt(events)),
     ...(setUp.fails === 0 && !wasEnded(events) && instances === 'one' ? checkGaps(open) : []),
     ...(unanswered === 0 ? [] : [`${unanswered} calls were never answered`]),
   ];
 }
 
-function isTooEarly(events: readonly SessionsEvent[], event: SessionsEvent, index: number): boolean {
+/** The instance that was asked may have looked at any time since the call was made. */
+function isTooEarly(events: readonly SessionsEvent[], event: SessionsEvent): boolean {
   if (event.kind !== 'repeat' || event.code !== 'RESUME_NOT_FOUND') return false;
-  return !events.slice(0, index).some((one) => one.kind === 'run' && one.prompt === event.prompt);
+  return !events.some((one) => one.kind === 'run' && one.prompt === event.prompt && one.at < event.startedAt);
 }
 
 export function countsOf(events: readonly SessionsEvent[]): Record<string, number> {
@@ -127,17 +128,24 @@ function checkReasons(events: readonly SessionsEvent[], { turns }: StoredSession
   });
 }
 
+/** By prompt, when the calls were made: the answers of several instances overtake each other. */
+function madeAt(events: readonly SessionsEvent[]): ReadonlyMap<string, number> {
+  return new Map(events.flatMap((event) => (event.kind === 'turn' ? [[event.prompt, event.startedAt]] : [])));
+}
+
 /** Who has seen an agent at work in a session can go on with it, until it is started afresh. */
-function checkContinuations(operations: readonly Operation[]): string[] {
+function checkContinuations(operations: readonly Operation[], made: ReadonlyMap<string, number>): string[] {
   const started = new Set<string>();
   const starts = new Set<string>();
-  const worked = new Set<string>();
+  /** Since when. */
+  const worked = new Map<string, number>();
   const lastSeq = new Map<string, number>();
   return operations.flatMap((one) => {
     if (one.kind === 'update' && one.seq > (lastSeq.get(one.session) ?? 0)) {
       // What is seen once more says nothing new.
       lastSeq.set(one.session, one.seq);
-      if (['running', 'delta', 'completed'].includes(one.event)) worked.add(one.session);
+      const isWork = ['running', 'delta', 'completed'].includes(one.event);
+      if (isWork && !worked.has(one.session)) worked.set(one.session, one.at);
     }
     if (one.kind !== 'turn' && one.kind !== 'repeat') return [];
     const { session, status, code, prompt } = one;
@@ -147,7 +155,9 @@ function checkContinuations(operations: readonly Operation[]): string[] {
       started.add(session);
     }
     // A call that is made again hears what it was told then.
-    const isLost = one.kind === 'turn' && code === 'SESSION_CONTINUATION_UNAVAILABLE' && worked.has(session);
+    const isRefused = one.kind === 'turn' && code === 'SESSION_CONTINUATION_UNAVAILABLE';
+    const workedAt = worked.get(session) ?? Number.POSITIVE_INFINITY;
+    const isLost = isRefused && workedAt < (made.get(prompt) ?? Number.POSITIVE_INFINITY);
     return isLost ? [`session ${session} could not be continued with ${prompt}`] : [];
   });
 }

@@ -5,7 +5,9 @@ import type { LoggedEvent } from '../played-world.ts';
 import type { RunEvent } from './played-agent.ts';
 
 /** What clients of sessions did and saw, in the words of the suite that kills the real program. */
-type ClientEvent = Extract<Operation, { readonly kind: 'connected' | 'update' | 'turn' | 'repeat' }>;
+type ClientEvent =
+  | Extract<Operation, { readonly kind: 'connected' | 'update' }>
+  | (Extract<Operation, { readonly kind: 'turn' | 'repeat' }> & Pick<CallTimes, 'startedAt'>);
 
 /** `session.cancel` and `session.close`. */
 export interface StopEvent extends CallTimes {
