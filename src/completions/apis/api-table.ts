@@ -12,6 +12,9 @@ const ADDRESS_VARIABLES: Readonly<Record<string, ModelApi['addressVariables']>> 
   ollama: [{ name: 'OLLAMA_HOST', suffix: '/v1' }],
 };
 
+/** OpenAI itself refuses a field that it does not know; most servers of its dialect know this one. */
+const REFUSED: Readonly<Record<string, readonly string[]>> = { openai: ['top_k'] };
+
 /** Rows of APIs that speak OpenAI's dialect and differ by name, address and key alone. */
 function openAiRows(rows: readonly Row[], extra: Pick<ModelApi, 'local'> = {}): readonly ModelApi[] {
   return rows.map(([id, name, baseUrl, ...keyVariables]) => ({
@@ -21,6 +24,7 @@ function openAiRows(rows: readonly Row[], extra: Pick<ModelApi, 'local'> = {}): 
     baseUrl,
     keyVariables,
     ...(ADDRESS_VARIABLES[id] !== undefined && { addressVariables: ADDRESS_VARIABLES[id] }),
+    ...(REFUSED[id] !== undefined && { refuses: REFUSED[id] }),
     ...extra,
   }));
 }

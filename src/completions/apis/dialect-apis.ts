@@ -30,6 +30,7 @@ export const dialectApis: readonly ModelApi[] = [
     dialect: 'azure',
     baseUrl: 'https://{AZURE_RESOURCE_NAME}.openai.azure.com/openai/v1',
     keyVariables: ['AZURE_OPENAI_API_KEY', 'AZURE_API_KEY'],
+    refuses: ['top_k'],
     addressVariables: [{ name: 'AZURE_OPENAI_ENDPOINT', suffix: '/openai/v1' }],
   },
   {
@@ -39,6 +40,7 @@ export const dialectApis: readonly ModelApi[] = [
     // Its older address (/models) wants a version in the query; this one takes the same requests without.
     baseUrl: 'https://{AZURE_AI_RESOURCE}.services.ai.azure.com/openai/v1',
     keyVariables: ['AZURE_AI_API_KEY'],
+    refuses: ['top_k'],
   },
   {
     id: 'azure-cognitive-services',
@@ -46,6 +48,7 @@ export const dialectApis: readonly ModelApi[] = [
     dialect: 'azure',
     baseUrl: 'https://{AZURE_COGNITIVE_SERVICES_RESOURCE_NAME}.cognitiveservices.azure.com/openai/v1',
     keyVariables: ['AZURE_COGNITIVE_SERVICES_API_KEY'],
+    refuses: ['top_k'],
   },
   {
     id: 'cerebras',

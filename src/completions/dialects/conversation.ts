@@ -15,6 +15,7 @@ export type TurnItem =
       /** Of the function that was called; empty when no such call is in the conversation. */
       readonly name: string;
       readonly content: readonly ContentItem[];
+      readonly failed: boolean;
       readonly cache?: JsonObject | undefined;
     };
 
@@ -55,7 +56,9 @@ export function readConversation(messages: readonly ChatMessage[], steps: Steps)
     } else if (message.role === 'tool') {
       const callId = message.tool_call_id ?? '';
       const name = names.get(callId) ?? message.name ?? '';
-      add('user', withCache([{ kind: 'result', callId, name, content: readContent(message.content) }], message));
+      const failed = (message as { is_error?: unknown }).is_error === true;
+      const content = readContent(message.content);
+      add('user', withCache([{ kind: 'result', callId, name, content, failed }], message));
     } else {
       add('user', withCache(readContent(message.content), message));
     }

@@ -20,6 +20,8 @@ export interface DialectContext {
   /** `refuses` and `noStreamOptions` of the API (`apis/model-api.ts`). */
   readonly refuses?: readonly string[] | undefined;
   readonly noStreamOptions?: boolean | undefined;
+  /** The API has OpenAI's own Responses API, and so all of OpenAI's fields (`responses` of the API). */
+  readonly servesResponses?: boolean | undefined;
   /** The request came in another API's form, so a field that this API does not know was not meant for it. */
   readonly translated?: boolean | undefined;
   /** The most that the model can write, where it is known: a dialect that must name a limit takes it. */

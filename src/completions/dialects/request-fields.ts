@@ -1,10 +1,10 @@
-import type { ChatRequest, ChatTool } from '../contract/chat.ts';
+import type { ChatMessage, ChatRequest, ChatTool, ContentPart } from '../contract/chat.ts';
 import { cacheControl, cacheMarkers, nameLostMembers } from './conversation.ts';
 import { createSteps, type Steps } from './dialect.ts';
 import type { JsonObject } from './json-value.ts';
 
 /** Handled outside of the dialects, so that no dialect names them as dropped. */
-const COMMON = ['model', 'messages', 'stream', 'stream_options', 'functions', 'function_call'];
+const COMMON = ['model', 'messages', 'stream', 'stream_options', 'functions', 'function_call', 'thinking_budget'];
 
 /** All fields of OpenAI's chat completion. Any other field belongs to an upstream and is passed on to it. */
 const OPENAI_FIELDS: ReadonlySet<string> = new Set([
@@ -79,6 +79,62 @@ export function asksForSomething(name: string, value: unknown): boolean {
 
 function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+}
+
+const FAILED = 'The tool failed:';
+const SEE_BELOW = 'The result is attached below.';
+
+/** Whether a message of a tool says that its call failed: a member that other APIs have and chat completions do not. */
+export function hasFailed(message: ChatMessage): boolean {
+  return message.role === 'tool' && (message as { is_error?: unknown }).is_error === true;
+}
+
+/** A message of a tool that says in words that its call failed, where it did: a model that reads it knows. */
+export function spelledResult(message: ChatMessage): ChatMessage {
+  if (!hasFailed(message)) return message;
+  const { is_error: _, ...rest } = message as ChatMessage & { is_error?: unknown };
+  const { content } = rest;
+  if (!Array.isArray(content)) return { ...rest, content: `${FAILED}\n\n${content ?? ''}` };
+  return { ...rest, content: [{ type: 'text', text: FAILED }, ...content] };
+}
+
+/** Messages whose results are text alone, as chat completions want them: images that tools gave follow in a message of the user's. */
+export function plainResults(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  if (!messages.some((message) => message.role === 'tool' && (Array.isArray(message.content) || hasFailed(message)))) {
+    return messages;
+  }
+  const plain: ChatMessage[] = [];
+  let attachments: ContentPart[] = [];
+  const attach = (): void => {
+    if (attachments.length > 0) plain.push({ role: 'user', content: attachments });
+    attachments = [];
+  };
+  for (const message of messages) {
+    if (message.role !== 'tool') attach();
+    const spelled = spelledResult(message);
+    const { content } = spelled;
+    if (message.role !== 'tool' || !Array.isArray(content)) {
+      plain.push(spelled);
+      continue;
+    }
+    const texts = content.flatMap(({ type, text }) => (type === 'text' && text !== undefined ? [text] : []));
+    for (const part of content) if (part.type !== 'text' || part.text === undefined) attachments.push(part);
+    plain.push({ ...spelled, content: texts.length === 0 && content.length > 0 ? SEE_BELOW : texts.join('\n\n') });
+  }
+  attach();
+  return plain;
+}
+
+/** How many tokens a caller of another API wants thought, which chat completions have no field for. */
+export function thinkingBudget(request: ChatRequest): number | undefined {
+  const { thinking_budget: budget } = request as { thinking_budget?: unknown };
+  return typeof budget === 'number' && Number.isSafeInteger(budget) ? budget : undefined;
+}
+
+/** The number of likely tokens to choose from: a field of most APIs other than OpenAI's own. */
+export function topK(request: ChatRequest): number | undefined {
+  const { top_k: most } = request as { top_k?: unknown };
+  return typeof most === 'number' ? most : undefined;
 }
 
 export function maxTokens({ max_completion_tokens: modern, max_tokens: old }: ChatRequest): number | undefined {

@@ -44,21 +44,21 @@ export function isRecord(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Up to so many tokens of thinking are this much effort. */
+/** Up to so many tokens of thinking are this much effort, for APIs that take no number of them. */
 const EFFORT_OF_BUDGET = [
   { upTo: 2048, effort: 'low' },
   { upTo: 8192, effort: 'medium' },
   { upTo: Number.POSITIVE_INFINITY, effort: 'high' },
 ] as const;
 
-export function effortOfBudget(budget: number): Pick<ChatRequest, 'reasoning_effort'> {
-  const row = EFFORT_OF_BUDGET.find(({ upTo }) => budget <= upTo);
-  return row === undefined ? {} : { reasoning_effort: row.effort };
+/** How much a caller wants thought. The dialects of APIs that take a number of tokens read `thinking_budget`. */
+export interface ThinkingWish extends Pick<ChatRequest, 'reasoning_effort'> {
+  readonly thinking_budget?: number;
 }
 
-/** The result of a call that failed. Chat completions have no place for this; a model that reads it knows. */
-export function failedResult(parts: readonly ContentPart[]): readonly ContentPart[] {
-  return [{ type: 'text', text: 'The tool failed:' }, ...parts];
+export function effortOfBudget(budget: number): ThinkingWish {
+  const row = EFFORT_OF_BUDGET.find(({ upTo }) => budget <= upTo);
+  return row === undefined ? {} : { reasoning_effort: row.effort, thinking_budget: budget };
 }
 
 /** Builds the messages of a chat completion out of the finer pieces of other dialects. */
@@ -69,33 +69,28 @@ export interface ConversationBuilder {
   reason(text: string, signature: string): void;
   say(text: string, cache?: object): void;
   call(id: string, name: string, argumentsText: string, cache?: object): void;
-  result(callId: string, parts: readonly ContentPart[], cache?: object): void;
+  result(callId: string, parts: readonly ContentPart[], more?: ResultMarks): void;
   /** Refuses a conversation in which nothing is said; `path` is where it should have been. */
   messages(path: string): ChatMessage[];
 }
 
+interface ResultMarks {
+  readonly cache?: object | undefined;
+  /** The call failed. */
+  readonly failed?: boolean;
+}
+
 type AssistantMessage = ChatMessage & { content: string | null };
 
-const SEE_BELOW = 'The result is attached below.';
-
 /**
- * Chat completions want an assistant's reasoning, text and calls in one message, the results of its calls right after
- * it, and only text in results: images that a tool gave follow in a message of the user's.
+ * Chat completions want an assistant's reasoning, text and calls in one message, and the results of its calls right after
+ * it. A result may have images and may have failed, as in the other APIs: `plainResults` fits that for chat completions.
  */
 export function createConversation(): ConversationBuilder {
   const messages: ChatMessage[] = [];
   let assistant: AssistantMessage | undefined;
-  let attachments: ContentPart[] = [];
-
-  function endResults(): void {
-    if (attachments.length === 0) return;
-    const content = attachments;
-    attachments = [];
-    messages.push({ role: 'user', content });
-  }
 
   function speaking(): AssistantMessage {
-    endResults();
     if (assistant === undefined) {
       assistant = { role: 'assistant', content: null };
       messages.push(assistant);
@@ -105,7 +100,6 @@ export function createConversation(): ConversationBuilder {
 
   function others(message: ChatMessage): void {
     assistant = undefined;
-    endResults();
     messages.push(message);
   }
 
@@ -149,17 +143,14 @@ export function createConversation(): ConversationBuilder {
         function: { name, arguments: argumentsText },
       });
     },
-    result(callId, parts, cache) {
+    result(callId, parts, { cache, failed } = {}) {
       assistant = undefined;
-      const texts = parts.filter(isPlainText);
-      const rest = parts.filter((part) => !isPlainText(part));
-      const content = texts.length === 0 && rest.length > 0 ? SEE_BELOW : joined(texts);
-      const mark = cache ?? texts.map(cacheControl).find((each) => each !== undefined);
-      messages.push({ role: 'tool', tool_call_id: callId, content, ...marker(mark) });
-      for (const part of rest) attachments.push(part);
+      const mark = cache ?? parts.map(cacheControl).find((each) => each !== undefined);
+      const content = parts.every(isPlainText) ? joined(parts) : parts.map(withoutMarker);
+      const marks = { ...marker(mark), ...(failed === true && { is_error: true }) };
+      messages.push({ role: 'tool', tool_call_id: callId, content, ...marks });
     },
     messages(path) {
-      endResults();
       if (messages.length === 0) throw invalidField(path, 'must have a message with something in it');
       return messages;
     },
@@ -168,6 +159,12 @@ export function createConversation(): ConversationBuilder {
 
 function isPlainText({ type, text }: ContentPart): boolean {
   return type === 'text' && text !== undefined;
+}
+
+/** The marker stands on the result. */
+function withoutMarker(part: ContentPart): ContentPart {
+  const { cache_control: _, ...rest } = part as ContentPart & { cache_control?: unknown };
+  return rest;
 }
 
 function marker(cache: object | undefined): object {

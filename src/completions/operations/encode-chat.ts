@@ -57,8 +57,8 @@ export function dialectContext(
   model: string,
   answer: Pick<DialectContext, 'stream' | 'id' | 'created' | 'translated' | 'maxOutputTokens' | 'facts'>,
 ): DialectContext {
-  const { baseUrl, refuses, noStreamOptions } = api;
-  return { ...answer, model, baseUrl, refuses, noStreamOptions };
+  const { baseUrl, refuses, noStreamOptions, responses: servesResponses } = api;
+  return { ...answer, model, baseUrl, refuses, noStreamOptions, servesResponses };
 }
 
 function spliceRequest(request: ChatRequest, context: DialectContext, bytes: Buffer): readonly Buffer[] | undefined {

@@ -107,7 +107,7 @@ test('calls and results find each other, by id or by name and order', () => {
   );
 });
 
-test('what a function gave back is its text, its JSON, or what went wrong; images follow', () => {
+test('what a function gave back is its text, its JSON, or what went wrong, with its images', () => {
   const give = (response: object, parts?: object[]) =>
     messages(
       { role: 'model', parts: [{ functionCall: { name: 'f' } }] },
@@ -118,9 +118,13 @@ test('what a function gave back is its text, its JSON, or what went wrong; image
   assert.equal(give({ output: 'done' })[0]?.content, 'done');
   assert.equal(give({ output: { a: 1 } })[0]?.content, '{"a":1}');
   assert.equal(give({ a: 1, b: 2 })[0]?.content, '{"a":1,"b":2}');
-  assert.equal(give({ error: 'no' })[0]?.content, 'The tool failed:\n\nno');
-  const [text, image] = give({ output: 'see' }, [{ inlineData: { mimeType: 'image/png', data: 'AA' } }]);
-  assert.deepEqual([text?.content, image?.role], ['see', 'user']);
+  assert.deepEqual(give({ error: 'no' }), [{ role: 'tool', tool_call_id: 'call_1', content: 'no', is_error: true }]);
+  const [result, ...more] = give({ output: 'see' }, [{ inlineData: { mimeType: 'image/png', data: 'AA' } }]);
+  assert.deepEqual(result?.content, [
+    { type: 'text', text: 'see' },
+    { type: 'image_url', image_url: { url: 'data:image/png;base64,AA' } },
+  ]);
+  assert.deepEqual(more, []);
 });
 
 test('thoughts and signatures are kept for their maker: those of Gemini, and those that we packed', () => {

@@ -127,9 +127,15 @@ test('P-24: calls and results of tools become messages in the order that chat co
         { id: 't2', type: 'function', function: { name: 'view', arguments: '{}' } },
       ],
     },
-    { role: 'tool', tool_call_id: 't1', content: 'The tool failed:\n\nno such file' },
-    { role: 'tool', tool_call_id: 't2', content: 'a picture' },
-    { role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA' } }] },
+    { role: 'tool', tool_call_id: 't1', content: 'no such file', is_error: true },
+    {
+      role: 'tool',
+      tool_call_id: 't2',
+      content: [
+        { type: 'text', text: 'a picture' },
+        { type: 'image_url', image_url: { url: 'data:image/png;base64,AA' } },
+      ],
+    },
     { role: 'user', content: 'And now?' },
   ]);
 });

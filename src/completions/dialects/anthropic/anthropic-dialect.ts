@@ -47,6 +47,7 @@ import {
   startTranslation,
   type ToolUse,
   takenFields,
+  thinkingBudget,
   visibleStops,
 } from '../request-fields.ts';
 import { encodeText, encodeTurns, packHiddenThinking, packThinking } from './anthropic-messages.ts';
@@ -248,6 +249,7 @@ function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): 
   const limit = maxTokens(request) ?? context.maxOutputTokens ?? model.defaultMaxTokens;
   const thinking = encodeThinking({
     effort: request.reasoning_effort ?? undefined,
+    budget: thinkingBudget(request),
     model,
     limit,
     lacksThinking: calledWithoutThinking(messages),

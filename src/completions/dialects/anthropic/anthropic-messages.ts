@@ -67,7 +67,8 @@ function encodeItem(item: PlacedItem, dropped: Set<string>): JsonObject[] {
       return [{ ...encodeCall(item.call), ...marker(item) }];
     case 'result': {
       const content = item.content.flatMap((piece) => encodeContent(piece, dropped));
-      const result = { type: 'tool_result', tool_use_id: toolUseId(item.callId), ...marker(item) };
+      const marks = { ...(item.failed && { is_error: true }), ...marker(item) };
+      const result = { type: 'tool_result', tool_use_id: toolUseId(item.callId), ...marks };
       return [content.length > 0 ? { ...result, content } : result];
     }
     default:

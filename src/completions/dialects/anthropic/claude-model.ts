@@ -106,6 +106,8 @@ const EFFORTS: ReadonlyMap<string, string> = new Map([
 interface ThinkingWish {
   /** OpenAI's `reasoning_effort`. */
   readonly effort: string | undefined;
+  /** How many tokens a caller of another API wants thought. */
+  readonly budget: number | undefined;
   readonly model: ClaudeModel;
   readonly limit: number;
   /** The last turn that called tools does not begin with its thinking, as it must with a budget. */
@@ -123,6 +125,7 @@ interface EncodedThinking {
 /** An effort becomes Claude's own effort, or a budget that leaves room for the answer. */
 export function encodeThinking({
   effort,
+  budget: given,
   model,
   limit,
   lacksThinking,
@@ -142,7 +145,8 @@ export function encodeThinking({
   if (named !== undefined) {
     return { effort: named, ...(!forced && { thinking: { type: 'adaptive', display: 'summarized' } }) };
   }
-  const budget = Math.min(BUDGETS.get(effort) ?? 0, Math.floor(limit * 0.75));
+  const budget =
+    given === undefined ? Math.min(BUDGETS.get(effort) ?? 0, Math.floor(limit * 0.75)) : Math.min(given, limit - 1);
   if (model.adaptive || forced || budget < MIN_BUDGET || lacksThinking) {
     dropped.add('reasoning_effort');
     return {};

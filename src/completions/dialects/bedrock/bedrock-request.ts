@@ -27,6 +27,7 @@ import {
   readTools,
   startTranslation,
   takenFields,
+  thinkingBudget,
   visibleStops,
 } from '../request-fields.ts';
 
@@ -56,6 +57,7 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   const tools = encodeTools(request, toolSchema, calledNames, names, steps);
   const limit = maxTokens(request) ?? (context.model.includes('claude') ? context.maxOutputTokens : undefined);
   const reasoning = encodeReasoning(request, context.model, model, {
+    budget: thinkingBudget(request),
     limit: limit ?? model.defaultMaxTokens,
     lacksThinking: calledWithoutThinking(messages),
     forced: tools.forced,
@@ -256,7 +258,8 @@ function encodeItem(item: PlacedItem, dropped: Set<string>): JsonObject[] {
       const blocks = content.length === 0 ? [{ json: {} }] : content.filter((block) => block !== CACHE_POINT);
       const isMarked =
         item.cache ?? item.content.find((piece) => piece.kind !== 'unknown' && piece.cache !== undefined);
-      return withPoint({ toolResult: { toolUseId: toolUseId(item.callId), content: blocks } }, isMarked);
+      const status = item.failed && { status: 'error' };
+      return withPoint({ toolResult: { toolUseId: toolUseId(item.callId), content: blocks, ...status } }, isMarked);
     }
     default:
       return encodeContent(item, dropped);

@@ -38,11 +38,13 @@ import {
   answerSchema,
   dropCacheMarkers,
   maxTokens,
+  plainResults,
   readTools,
   startTranslation,
   stopSequences,
   type ToolUse,
   takenFields,
+  topK,
 } from '../request-fields.ts';
 
 export const cohereDialect: Dialect<CohereStreamState> = {
@@ -243,6 +245,8 @@ function encodeCohereRequest(request: ChatRequest, context: DialectContext): Ups
   for (const name of use.dropped) names.add(name);
   const limit = maxTokens(request);
   const stop = stopSequences(request);
+  const most = topK(request);
+  const { top_k: _, ...own } = extra;
   const schema = answerSchema(request);
   const wantsJson = request.response_format?.type === 'json_object' || schema !== undefined;
   // A model of Cohere's either calls functions or answers in JSON.
@@ -251,11 +255,12 @@ function encodeCohereRequest(request: ChatRequest, context: DialectContext): Ups
   const { temperature, seed } = request;
   const body: JsonObject = {
     model: context.model,
-    messages: request.messages.map((message) => encodeMessage(message, names, steps)),
+    messages: plainResults(request.messages).map((message) => encodeMessage(message, names, steps)),
     ...(context.stream && { stream: true }),
     ...(limit !== undefined && { max_tokens: limit }),
     ...(typeof temperature === 'number' && { temperature }),
     ...encodeTopP(request),
+    ...(most !== undefined && { k: most }),
     ...(typeof seed === 'number' && { seed }),
     ...(stop !== undefined && { stop_sequences: stop }),
     ...encodePenalties(request, names),
@@ -264,7 +269,7 @@ function encodeCohereRequest(request: ChatRequest, context: DialectContext): Ups
       response_format: { type: 'json_object', ...(schema !== undefined && { json_schema: schema.schema }) },
     }),
     ...encodeThinking(request, context.model, names),
-    ...extra,
+    ...own,
   };
   return { path: '/chat', headers: {}, body, dropped: [...names] };
 }

@@ -21,6 +21,8 @@ import {
   stopSequences,
   type ToolUse,
   takenFields,
+  thinkingBudget,
+  topK,
 } from '../request-fields.ts';
 import { googleJsonSchema, googleSchema, needsJsonSchema } from './google-schema.ts';
 
@@ -38,7 +40,7 @@ export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, cont
   const use = readTools(request, steps);
   const schemas: SchemaOptions = { model: context.model, dropped: names, steps };
   for (const name of use.dropped) names.add(name);
-  const { generationConfig: ownConfig, ...ownFields } = extra;
+  const { generationConfig: ownConfig, top_k: _, ...ownFields } = extra;
   const body: JsonObject = {
     ...(system.length > 0 && { systemInstruction: { parts: system.map(({ text }) => ({ text })) } }),
     contents: encodeContents(turns, { model: context.model, withCallIds: host === 'google', dropped: names, steps }),
@@ -71,12 +73,14 @@ export function modelPath(host: GoogleHost, model: string): string {
 function encodeConfig(request: ChatRequest): JsonObject {
   const limit = maxTokens(request);
   const stop = stopSequences(request);
+  const most = topK(request);
   const { temperature, top_p: topP, n, seed, presence_penalty: presence, frequency_penalty: frequency } = request;
   return {
     ...(typeof temperature === 'number' && { temperature }),
     ...(typeof topP === 'number' && { topP }),
     ...(limit !== undefined && { maxOutputTokens: limit }),
     ...(stop !== undefined && { stopSequences: stop }),
+    ...(most !== undefined && { topK: most }),
     ...(typeof n === 'number' && n > 1 && { candidateCount: n }),
     ...(typeof seed === 'number' && { seed }),
     ...(typeof presence === 'number' && presence !== 0 && { presencePenalty: presence }),
@@ -124,13 +128,13 @@ function encodeSchema(
   return { isJsonSchema: false, schema: converted };
 }
 
-function encodeThinking(
-  { reasoning_effort: effort }: ChatRequest,
-  { model, facts }: DialectContext,
-  dropped: Set<string>,
-): JsonObject {
-  if (effort === null || effort === undefined) return {};
-  const config = facts?.reasoning === false ? undefined : thinkingConfig(model, effort, facts?.reasoning);
+function encodeThinking(request: ChatRequest, { model, facts }: DialectContext, dropped: Set<string>): JsonObject {
+  const { reasoning_effort: effort } = request;
+  const budget = thinkingBudget(request);
+  if (effort === null || effort === undefined)
+    return takesBudget(model) && budget !== undefined ? { thinkingConfig: { thinkingBudget: budget } } : {};
+  const config =
+    facts?.reasoning === false ? undefined : thinkingConfig(model, effort, { thinks: facts?.reasoning, budget });
   if (config === undefined) dropped.add('reasoning_effort');
   return config === undefined ? {} : { thinkingConfig: config };
 }
@@ -244,7 +248,7 @@ function encodeItem(item: TurnItem, options: ContentsOptions): JsonObject[] {
   const media = item.content.filter((piece) => piece.kind !== 'text');
   const id = options.withCallIds && item.callId !== '' && { id: item.callId };
   return [
-    { functionResponse: { ...id, name: item.name, response: { output } } },
+    { functionResponse: { ...id, name: item.name, response: item.failed ? { error: output } : { output } } },
     ...media.flatMap((piece) => encodePiece(piece, options)),
   ];
 }
@@ -281,6 +285,12 @@ function geminiVersion(model: string): number {
   return major === undefined ? 0 : Number(major) * 100 + Number(minor ?? 0);
 }
 
+/** Whether a model takes a number of tokens to think. */
+function takesBudget(model: string): boolean {
+  const version = geminiVersion(model);
+  return version >= FIRST_THAT_THINKS && version < 300;
+}
+
 /** Models since 2.5, and names without a version (`gemini-flash-latest`), take JSON Schema as it is. */
 function takesJsonSchema(model: string): boolean {
   const version = geminiVersion(model);
@@ -291,7 +301,11 @@ function takesJsonSchema(model: string): boolean {
  * OpenAI's `reasoning_effort` as a budget or, from Gemini 3 on, as a level. Undefined: the model has neither. A name without a
  * version (`gemini-flash-latest`) of a model that thinks gets a budget, which newer ones take as well.
  */
-function thinkingConfig(model: string, effort: string, thinks = false): JsonObject | undefined {
+function thinkingConfig(
+  model: string,
+  effort: string,
+  { thinks = false, budget: given }: { readonly thinks?: boolean | undefined; readonly budget?: number | undefined },
+): JsonObject | undefined {
   const version = geminiVersion(model) || (thinks && model.includes('gemini') ? FIRST_THAT_THINKS : 0);
   if (version >= 300) {
     const level = thinkingLevel(model, effort);
@@ -299,7 +313,7 @@ function thinkingConfig(model: string, effort: string, thinks = false): JsonObje
   }
   if (version < FIRST_THAT_THINKS) return undefined;
   if (effort === 'none') return { thinkingBudget: model.includes('pro') ? MIN_PRO_BUDGET : 0 };
-  const budget = BUDGETS.get(effort);
+  const budget = given ?? BUDGETS.get(effort);
   return budget === undefined ? undefined : { thinkingBudget: budget, includeThoughts: true };
 }
 

@@ -3,7 +3,7 @@ import { cacheMarkers } from '../conversation.ts';
 import { type Dialect, type DialectContext, pathSegment, type UpstreamRequest } from '../dialect.ts';
 import { failureInBody } from '../failure.ts';
 import type { JsonObject } from '../json-value.ts';
-import { asksForSomething } from '../request-fields.ts';
+import { asksForSomething, plainResults } from '../request-fields.ts';
 import { decodeOpenaiAnswer, decodeOpenaiEvent, type OpenaiStreamState, startOpenaiStream } from './openai-answer.ts';
 
 export const openaiDialect: Dialect<OpenaiStreamState> = {
@@ -43,6 +43,8 @@ export function azurePath(baseUrl: string, deployment: string, operation: string
   return `${root}/deployments/${pathSegment(deployment)}${operation}${version}`;
 }
 
+/** Fields that a request of the Responses API may have, and that many servers of this dialect refuse. */
+const ONLY_OPENAI = ['prompt_cache_key', 'prompt_cache_retention', 'verbosity'] as const;
 const NOTHING_REFUSED: ReadonlySet<string> = new Set();
 /** Models that count what they think as output and refuse the old name of the limit. */
 const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
@@ -55,14 +57,26 @@ function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): Ups
   const refused = context.refuses === undefined ? NOTHING_REFUSED : new Set(context.refuses);
   const dropped: string[] = [];
   const body: JsonObject = { ...request, model: context.model };
+  if (context.translated === true) {
+    body.messages = plainResults(request.messages);
+    // Ours alone: the effort says it here.
+    delete body.thinking_budget;
+    if (context.servesResponses !== true) {
+      for (const name of ONLY_OPENAI) {
+        if (body[name] !== undefined) dropped.push(name);
+        delete body[name];
+      }
+    }
+  }
   renameLimit(body, refused, context.model);
   for (const name of refused) {
     if (body[name] === undefined) continue;
     if (asksForSomething(name, body[name])) dropped.push(name);
     delete body[name];
   }
-  const needsFitting = request.messages.some((message) => fitMessage(message, refused) !== message);
-  if (needsFitting) body.messages = request.messages.map((message) => fitMessage(message, refused));
+  const messages = body.messages as readonly ChatMessage[];
+  const needsFitting = messages.some((message) => fitMessage(message, refused) !== message);
+  if (needsFitting) body.messages = messages.map((message) => fitMessage(message, refused));
   if (context.translated === true && cacheMarkers(request).length > 0) {
     removeCacheMarkers(body);
     dropped.push('cache_control');

@@ -2,7 +2,7 @@ import type { ChatMessage, ChatRequest, ContentPart, GivenToolCall } from '../..
 import { cacheMarkers, unpackProofs } from '../conversation.ts';
 import { createSteps, type DialectContext, type Steps, type UpstreamRequest } from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
-import { maxTokens, sortFields, takenFields } from '../request-fields.ts';
+import { maxTokens, sortFields, spelledResult, takenFields } from '../request-fields.ts';
 
 /** Fields that the Responses API has under the same name. */
 const SAME = [
@@ -30,6 +30,8 @@ const MIN_OUTPUT_TOKENS = 16;
  */
 export function encodeResponsesRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
   const { dropped, extra } = sortFields(request, TAKEN);
+  const { top_k: most, ...own } = extra;
+  if (most !== undefined && context.translated === true) dropped.push('top_k');
   const given: Readonly<Record<string, unknown>> = request;
   if (cacheMarkers(request).length > 0) dropped.push('cache_control');
   const limit = maxTokens(request);
@@ -50,7 +52,7 @@ export function encodeResponsesRequest(request: ChatRequest, context: DialectCon
     include: ['reasoning.encrypted_content'],
     store: false,
     ...(context.stream && { stream: true }),
-    ...extra,
+    ...(context.translated === true ? own : extra),
   };
   return { path: '/responses', headers: {}, body, dropped };
 }
@@ -99,7 +101,7 @@ function encodeInput(messages: readonly ChatMessage[], steps: Steps): readonly J
   const input: JsonObject[] = [];
   const custom = new Set<string>();
   for (const message of messages) {
-    const { role, content, tool_calls: calls = [], tool_call_id: callId = '' } = message;
+    const { role, content, tool_calls: calls = [], tool_call_id: callId = '' } = spelledResult(message);
     steps.take(1 + (Array.isArray(content) ? content.length : 0) + calls.length);
     if (role === 'tool') {
       const type = custom.has(callId) ? 'custom_tool_call_output' : 'function_call_output';

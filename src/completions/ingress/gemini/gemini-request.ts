@@ -15,11 +15,11 @@ import {
   createConversation,
   droppedNames,
   effortOfBudget,
-  failedResult,
   invalidField,
   isPresent,
   isRecord,
   streamFields,
+  type ThinkingWish,
   unknownFields,
 } from '../decoded-request.ts';
 import { modelTurns, type PlacedPart, readProof } from './gemini-content.ts';
@@ -131,7 +131,8 @@ function decodeUserTurn(parts: readonly PlacedPart[], { conversation, dropped, s
     if (callId === undefined) throw invalidField(`${path}/functionResponse`, 'answers no functionCall before it');
     steps.take(result.parts?.length ?? 0);
     const media = (result.parts ?? []).flatMap((each) => mediaOf(each, dropped));
-    conversation.result(callId, [...resultParts(result.response ?? {}), ...media]);
+    const { text, failed } = readResponse(result.response ?? {});
+    conversation.result(callId, [{ type: 'text', text }, ...media], { failed });
   }
   const asked = parts.flatMap(({ part }) => (part.functionResponse === undefined ? decodePart(part, dropped) : []));
   if (asked.length > 0) conversation.ask(asked);
@@ -179,12 +180,12 @@ const FILE_ENDINGS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** What a function gave back. Google's own names for a text are `output` and `error`; anything else goes as its JSON. */
-function resultParts(response: object): readonly ContentPart[] {
+function readResponse(response: object): { readonly text: string; readonly failed: boolean } {
   const [[name, value] = [], ...more] = Object.entries(response);
   const text = typeof value === 'string' ? value : JSON.stringify(value ?? '');
-  if (more.length === 0 && name === 'error') return failedResult([{ type: 'text', text }]);
-  if (more.length === 0 && (name === 'output' || name === 'result')) return [{ type: 'text', text }];
-  return [{ type: 'text', text: JSON.stringify(response) }];
+  if (more.length === 0 && name === 'error') return { text, failed: true };
+  if (more.length === 0 && (name === 'output' || name === 'result')) return { text, failed: false };
+  return { text: JSON.stringify(response), failed: false };
 }
 
 interface CallBook {
@@ -240,7 +241,8 @@ function decodeTool(tool: GeminiTool, { dropped, steps }: Translation): readonly
   const { functionDeclarations: functions = [], ...others } = tool;
   steps.take(1 + functions.length);
   for (const name of Object.keys(others)) dropped.add(`tools.${name}`);
-  return functions.map(({ name, description, parameters, parametersJsonSchema: given }) => {
+  return functions.map(({ name, description, parameters, parametersJsonSchema: given, ...own }) => {
+    for (const other of Object.keys(own)) dropped.add(`tools.functionDeclarations.${other}`);
     const schema = given ?? (parameters === undefined ? undefined : jsonSchemaOf(parameters, steps));
     return {
       type: 'function',
@@ -282,11 +284,10 @@ function answerFormat(config: GenerationConfig, { dropped, steps }: Translation)
   return { response_format: { type: 'json_schema', json_schema: { name: 'answer', schema } } };
 }
 
-/** A level as it is; a budget as the effort that it amounts to. Without thoughts (0), and with as many as needed (-1): the default. */
-function reasoningEffort(
-  thinking: NonNullable<GenerationConfig['thinkingConfig']>,
-): Pick<ChatRequest, 'reasoning_effort'> {
-  const { thinkingBudget: budget = 0, thinkingLevel: level } = thinking;
+/** A level as it is; a budget, with the effort that it amounts to. Without thoughts (0), and with as many as needed (-1): no effort. */
+function reasoningEffort(thinking: NonNullable<GenerationConfig['thinkingConfig']>): ThinkingWish {
+  const { thinkingBudget: budget, thinkingLevel: level } = thinking;
   if (level !== undefined && level !== 'THINKING_LEVEL_UNSPECIFIED') return { reasoning_effort: level.toLowerCase() };
-  return budget > 0 ? effortOfBudget(budget) : {};
+  if (!isPresent(budget)) return {};
+  return budget > 0 ? effortOfBudget(budget) : { thinking_budget: budget };
 }

@@ -17,7 +17,6 @@ import {
   createConversation,
   droppedNames,
   effortOfBudget,
-  failedResult,
   invalidField,
   isPresent,
   isRecord,
@@ -111,6 +110,7 @@ function decodeMessage(
     for (const [index, block] of blocks.entries()) {
       decodeAssistant(block, at(index), written, conversation, dropped);
       if (block.type === 'text') written += block.text?.length ?? 0;
+      nameLost(block, dropped);
     }
     return;
   }
@@ -118,17 +118,26 @@ function decodeMessage(
   for (const [index, block] of blocks.entries()) {
     if (block.type !== 'tool_result') continue;
     const callId = requiredText(block.tool_use_id, `${at(index)}/tool_use_id`);
-    const parts = decodeResult(block.content, block.is_error === true, `${at(index)}/content`);
-    conversation.result(callId, parts, cacheControl(block));
+    const parts = decodeResult(block.content, `${at(index)}/content`);
+    conversation.result(callId, parts, { cache: cacheControl(block), failed: block.is_error === true });
   }
   const parts = blocks.flatMap((block, index) => {
     if (block.type === 'tool_result') return [];
+    nameLost(block, dropped);
     const decoded = decodePart(block, at(index));
     if (decoded === undefined) dropped.add(`messages.${block.type}`);
     return decoded ?? [];
   });
   if (role === 'system') conversation.instruct(parts.map(({ text }) => text ?? '').join('\n\n'));
   else if (parts.length > 0) conversation.ask(parts);
+}
+
+/** Members of blocks that only Claude knows: sources that an answer quotes, and what is said of a document. */
+function nameLost(block: MessagesBlock, dropped: Set<string>): void {
+  const { citations, context } = block as { citations?: unknown; context?: unknown };
+  const quotes = Array.isArray(citations) ? citations.length > 0 : isRecord(citations) && citations.enabled === true;
+  if (quotes) dropped.add('messages.citations');
+  if (block.type === 'document' && isPresent(context)) dropped.add('messages.document.context');
 }
 
 function decodeAssistant(
@@ -288,9 +297,8 @@ function decodeBlock(block: MessagesBlock, path: string): readonly ContentPart[]
 }
 
 /** What a tool gave back: text, or blocks. What no block of ours can hold goes as its JSON. */
-function decodeResult(content: unknown, isError: boolean, path: string): readonly ContentPart[] {
-  const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : resultBlocks(content, path);
-  return isError ? failedResult(parts) : parts;
+function decodeResult(content: unknown, path: string): readonly ContentPart[] {
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : resultBlocks(content, path);
 }
 
 function resultBlocks(content: unknown, path: string): readonly ContentPart[] {

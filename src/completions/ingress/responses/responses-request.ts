@@ -34,11 +34,16 @@ const KNOWN: ReadonlySet<string> = new Set([
     'previous_response_id',
     'conversation',
     'prompt',
+    'prompt_cache_key',
+    'prompt_cache_retention',
   ],
 ]);
 
 /** Fields that chat completions have under the same name. */
-const SAME = ['temperature', 'top_p', 'user', 'safety_identifier', 'service_tier'] as const;
+const SAME = [
+  ...['temperature', 'top_p', 'user', 'safety_identifier', 'service_tier', 'prompt_cache_key'],
+  'prompt_cache_retention',
+] as const;
 
 /** What refers to something that OpenAI keeps and we do not: leaving it out would change what is asked. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
@@ -68,6 +73,7 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
       ...(isPresent(request.parallel_tool_calls) && { parallel_tool_calls: request.parallel_tool_calls }),
     }),
     ...answerFormat(request.text?.format),
+    ...(isPresent(request.text?.verbosity) && { verbosity: request.text.verbosity }),
     ...(isPresent(request.reasoning?.effort) && { reasoning_effort: request.reasoning.effort }),
   };
   const lost = [...unknownFields(request, KNOWN), ...withoutEffect(request), ...tools.dropped, ...choice.dropped];
@@ -119,7 +125,6 @@ function withoutEffect(request: ResponsesRequest): readonly string[] {
   const includes = (request.include ?? []).filter((name) => name !== 'reasoning.encrypted_content');
   return [
     ...(request.store === true ? ['store'] : []),
-    ...(isPresent(request.text?.verbosity) ? ['text.verbosity'] : []),
     ...(isPresent(truncation) && truncation !== 'disabled' ? ['truncation'] : []),
     ...includes.map((name) => `include.${name}`),
   ];
@@ -147,12 +152,13 @@ type TextFormat = NonNullable<ResponsesRequest['text']>['format'];
 function answerFormat(format: TextFormat): Pick<ChatRequest, 'response_format'> {
   if (!isPresent(format) || format.type === 'text') return {};
   if (format.type !== 'json_schema') return { response_format: { type: format.type } };
-  const { name, schema, strict } = format;
+  const { name, schema, strict, description } = format as typeof format & { description?: unknown };
   return {
     response_format: {
       type: 'json_schema',
       json_schema: {
         ...(name !== undefined && { name }),
+        ...(typeof description === 'string' && { description }),
         ...(schema !== undefined && { schema }),
         ...(isPresent(strict) && { strict }),
       },
@@ -213,6 +219,8 @@ function decodeInput(
 
   function decodeMessage({ role = 'user', content }: InputItem, path: string, afterAnother: boolean): void {
     const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
+    if (parts.some((part) => countOf((part as { annotations?: unknown }).annotations) > 0))
+      dropped.push('input.annotations');
     if (role === 'assistant') conversation.say((afterAnother ? '\n\n' : '') + parts.map(plainText).join(''));
     else if (role === 'system' || role === 'developer') conversation.instruct(parts.map(plainText).join('\n\n'));
     else conversation.ask(parts.map((part, index) => decodePart(part, `${path}/content/${index}`)));

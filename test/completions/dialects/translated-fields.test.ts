@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { through, type Upstream } from './translate-request.ts';
+
+const FAILED = {
+  messages: {
+    model: 'x/y',
+    max_tokens: 10,
+    messages: [
+      { role: 'user', content: 'Go' },
+      { role: 'assistant', content: [{ type: 'tool_use', id: 'c1', name: 't', input: {} }] },
+      {
+        role: 'user',
+        content: [
+          {
+            type: 'tool_result',
+            tool_use_id: 'c1',
+            is_error: true,
+            content: [
+              { type: 'text', text: 'no such file' },
+              { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA' } },
+            ],
+          },
+        ],
+      },
+    ],
+  },
+  gemini: {
+    contents: [
+      { role: 'user', parts: [{ text: 'Go' }] },
+      { role: 'model', parts: [{ functionCall: { id: 'c1', name: 't', args: {} } }] },
+      {
+        role: 'user',
+        parts: [
+          {
+            functionResponse: {
+              id: 'c1',
+              name: 't',
+              response: { error: 'no such file' },
+              parts: [{ inlineData: { mimeType: 'image/png', data: 'AA' } }],
+            },
+          },
+        ],
+      },
+    ],
+  },
+};
+
+test('a failed result with an image stays one where the upstream can say so, and said in words elsewhere', async () => {
+  for (const ingress of ['messages', 'gemini'] as const) {
+    const to = async (upstream: Upstream) => (await through(ingress, upstream, FAILED[ingress])).body;
+    const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA' } };
+    assert.deepEqual((await to('anthropic')).messages.at(-1).content, [
+      {
+        type: 'tool_result',
+        tool_use_id: 'c1',
+        is_error: true,
+        content: [{ type: 'text', text: 'no such file' }, image],
+      },
+    ]);
+    assert.deepEqual((await to('bedrock')).messages.at(-1).content, [
+      {
+        toolResult: {
+          toolUseId: 'c1',
+          content: [{ text: 'no such file' }, { image: { format: 'png', source: { bytes: 'AA' } } }],
+          status: 'error',
+        },
+      },
+    ]);
+    assert.deepEqual((await to('google')).contents.at(-1).parts, [
+      { functionResponse: { id: 'c1', name: 't', response: { error: 'no such file' } } },
+      { inlineData: { mimeType: 'image/png', data: 'AA' } },
+    ]);
+    const url = 'data:image/png;base64,AA';
+    assert.deepEqual((await to('openai')).messages.slice(2), [
+      { role: 'tool', tool_call_id: 'c1', content: 'The tool failed:\n\nno such file' },
+      { role: 'user', content: [{ type: 'image_url', image_url: { url } }] },
+    ]);
+    assert.deepEqual((await to('responses')).input.at(-1), {
+      type: 'function_call_output',
+      call_id: 'c1',
+      output: [
+        { type: 'input_text', text: 'The tool failed:' },
+        { type: 'input_text', text: 'no such file' },
+        { type: 'input_image', image_url: url },
+      ],
+    });
+    assert.deepEqual((await to('cohere')).messages.slice(2), [
+      { role: 'tool', content: 'The tool failed:\n\nno such file', tool_call_id: 'c1' },
+      { role: 'user', content: [{ type: 'image_url', image_url: { url } }] },
+    ]);
+  }
+});
+
+test('top_k and a budget for thinking go under the name that the upstream has for them', async () => {
+  const asked = {
+    messages: {
+      model: 'x/y',
+      max_tokens: 20_000,
+      top_k: 7,
+      thinking: { type: 'enabled', budget_tokens: 5003 },
+      messages: [{ role: 'user', content: 'Go' }],
+    },
+    gemini: {
+      contents: [{ role: 'user', parts: [{ text: 'Go' }] }],
+      generationConfig: { topK: 7, maxOutputTokens: 20_000, thinkingConfig: { thinkingBudget: 5003 } },
+    },
+  };
+  for (const ingress of ['messages', 'gemini'] as const) {
+    const to = (upstream: Upstream) => through(ingress, upstream, asked[ingress]);
+    const { body: google } = await to('google');
+    assert.deepEqual(google.generationConfig, {
+      maxOutputTokens: 20_000,
+      topK: 7,
+      thinkingConfig: { thinkingBudget: 5003, includeThoughts: true },
+    });
+    assert.deepEqual(Object.keys(google), ['contents', 'generationConfig']);
+    const { body: claude } = await to('anthropic');
+    assert.deepEqual([claude.top_k, claude.thinking], [7, { type: 'enabled', budget_tokens: 5003 }]);
+    const { body: bedrock } = await to('bedrock');
+    assert.deepEqual(bedrock.additionalModelRequestFields, {
+      thinking: { type: 'enabled', budget_tokens: 5003 },
+      top_k: 7,
+    });
+    const { body: cohere } = await to('cohere');
+    assert.deepEqual([cohere.k, cohere.top_k], [7, undefined]);
+    const { body: openai } = await to('openai');
+    assert.deepEqual([openai.top_k, openai.reasoning_effort, openai.thinking_budget], [7, 'medium', undefined]);
+    const responses = await to('responses');
+    assert.equal(responses.body.top_k, undefined);
+    assert.ok(responses.dropped.includes('top_k'));
+  }
+});
+
+test('fields of OpenAI’s own reach APIs that have the Responses API, and are dropped and named at others', async () => {
+  const own = { prompt_cache_key: 'key', prompt_cache_retention: '24h' };
+  const request = { model: 'x/y', input: 'Go', ...own, text: { verbosity: 'low' } };
+  const { body, dropped } = await through('responses', 'openai', request, { servesResponses: true });
+  assert.deepEqual(dropped, []);
+  assert.deepEqual([body.prompt_cache_key, body.prompt_cache_retention, body.verbosity], ['key', '24h', 'low']);
+  const elsewhere = await through('responses', 'openai', request);
+  assert.deepEqual(elsewhere.dropped, ['prompt_cache_key', 'prompt_cache_retention', 'verbosity']);
+  assert.deepEqual(Object.keys(elsewhere.body), ['model', 'messages']);
+});
+
+test('Gemini is asked not to think, and to think as much as it needs, as the caller said', async () => {
+  for (const thinkingBudget of [0, -1]) {
+    const body = {
+      contents: [{ role: 'user', parts: [{ text: 'Go' }] }],
+      generationConfig: { thinkingConfig: { thinkingBudget } },
+    };
+    const { body: google } = await through('gemini', 'google', body);
+    assert.deepEqual(google.generationConfig.thinkingConfig, { thinkingBudget });
+    const { body: openai } = await through('gemini', 'openai', body);
+    assert.deepEqual([openai.reasoning_effort, openai.thinking_budget], [undefined, undefined]);
+  }
+});
