@@ -83,7 +83,13 @@ export const unitPrices = {
   per_image: unitPrice('image that the model draws'),
   per_second: unitPrice('second of a recording that the model hears'),
   per_character: unitPrice('character that the model speaks'),
-  per_search: unitPrice('search of the web that the API makes for the model'),
+  per_search: setting.number({
+    default: -1,
+    minimum: -1,
+    maximum: 1000,
+    description:
+      'USD for one search of the web that the API makes for the model, besides tokens. -1: not known, so the cost of calls with searches is not known either.',
+  }),
 };
 
 /** What all callers together may spend at a model API. */

@@ -13,6 +13,8 @@ export type Rates = Required<TokenPrices>;
 /** `known` is false where no price was found: such a model counts as free, and its calls are flagged. */
 export interface Price {
   readonly known: boolean;
+  /** A search of the web has a price. */
+  readonly knowsSearch: boolean;
   readonly rates: Rates;
   /** For calls that the upstream served as a batch. */
   readonly batch?: Rates;
@@ -35,13 +37,15 @@ export interface UnitCounts {
   readonly seconds?: number;
   readonly characters?: number;
   readonly searches?: number;
+  /** Uses of tools whose fees are not known. */
+  readonly otherTools?: number;
 }
 
 const PICO_PER_USD = 1e12;
 const NANO_PER_USD = 1e9;
 const PICO_PER_NANO = 1000;
-const FREE: Price = { known: true, rates: ratesOf({ input: 0, output: 0 }) };
-const UNKNOWN: Price = { known: false, rates: FREE.rates };
+const FREE: Price = { known: true, knowsSearch: true, rates: ratesOf({ input: 0, output: 0 }) };
+const UNKNOWN: Price = { known: false, knowsSearch: false, rates: FREE.rates };
 const PROMPT_KINDS = ['cacheRead', 'cacheWrite1h', 'cacheWrite', 'audioInput', 'imageInput'] as const;
 const COMPLETION_KINDS = ['audioOutput', 'reasoning'] as const;
 
@@ -68,6 +72,7 @@ export function createPrices(
 export function priceFrom({ batch, tiers = [], ...base }: ModelPrices): Price {
   return {
     known: true,
+    knowsSearch: base.perSearch !== undefined,
     rates: ratesOf(base),
     ...(batch !== undefined && { batch: ratesOf(batch) }),
     ...(tiers.length > 0 && {
@@ -107,6 +112,11 @@ export function costOf(price: Price, tokens: TokenCounts): number {
   add(tokens.characters ?? 0, rates.perCharacter);
   add(tokens.searches ?? 0, rates.perSearch);
   return Math.min(nano + Math.round(pico / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
+}
+
+/** Whether `costOf` has all that a call costs. Without the fee of a tool that ran, it is too low. */
+export function knowsCost({ known, knowsSearch }: Price, { searches = 0, otherTools = 0 }: TokenCounts): boolean {
+  return known && otherTools === 0 && (searches === 0 || knowsSearch);
 }
 
 function ratesFor({ rates, batch, tiers }: Price, { prompt, batch: isBatch }: TokenCounts): Rates {
@@ -178,6 +188,7 @@ export function countTokens(usage: Usage | undefined): TokenCounts {
     seconds: count(raw.seconds),
     characters: count(raw.characters),
     searches: count(tools.web_search_requests),
+    otherTools: count(tools.other_requests),
   };
 }
 

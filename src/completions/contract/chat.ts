@@ -142,7 +142,14 @@ export const Usage = Type.Object({
     }),
   ),
   server_tool_use: Type.Optional(
-    Type.Object({ web_search_requests: Type.Integer({ description: 'Searches of the web that the API made.' }) }),
+    Type.Object({
+      web_search_requests: Type.Integer({ description: 'Searches of the web that the API made.' }),
+      other_requests: Type.Optional(
+        Type.Integer({
+          description: 'Uses of other tools that the API takes a fee for (code, files, images): the cost is not known.',
+        }),
+      ),
+    }),
   ),
   estimated: Type.Optional(Type.Boolean()),
   cost: Type.Optional(

@@ -51,11 +51,13 @@ interface TokenCounts {
   readonly reasoning?: number;
   /** Searches of the web, beside the tokens. */
   readonly searches?: number;
+  /** Uses of other tools that the API runs for a fee. */
+  readonly otherTools?: number;
 }
 
 export function usageOf(counts: TokenCounts): Usage {
   const { prompt, completion, cached = 0, cacheWritten = 0, audio = 0, image = 0, reasoning = 0 } = counts;
-  const { searches = 0 } = counts;
+  const { searches = 0, otherTools = 0 } = counts;
   const cacheWritten1h = Math.min(counts.cacheWritten1h ?? 0, cacheWritten);
   return {
     prompt_tokens: prompt,
@@ -71,7 +73,9 @@ export function usageOf(counts: TokenCounts): Usage {
       },
     }),
     ...(reasoning > 0 && { completion_tokens_details: { reasoning_tokens: reasoning } }),
-    ...(searches > 0 && { server_tool_use: { web_search_requests: searches } }),
+    ...(searches + otherTools > 0 && {
+      server_tool_use: { web_search_requests: searches, ...(otherTools > 0 && { other_requests: otherTools }) },
+    }),
   };
 }
 

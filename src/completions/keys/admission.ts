@@ -3,7 +3,7 @@ import type { Bucket, Owner } from '../../platform/identity/owner.ts';
 import { ownersSought, type Principal } from '../../platform/identity/principal.ts';
 import type { Bagged } from '../../platform/queue/after-reads.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
-import { costOf, countTokens, type PriceOf } from '../apis/prices.ts';
+import { costOf, countTokens, knowsCost, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import type { ApiBudgets } from './api-budgets.ts';
 
@@ -212,6 +212,8 @@ export function priceCall(holder: KeyHolder, outcome: CallOutcome, priceOf: Pric
   const price = priceOf(outcome.api, outcome.upstreamModel);
   const costNano = costOf(price, tokens);
   const { images = 0, seconds = 0, characters = 0 } = tokens;
-  const priceKnown = price.known || promptTokens + completionTokens + images + seconds + characters === 0;
+  const { searches = 0, otherTools = 0 } = tokens;
+  const used = promptTokens + completionTokens + images + seconds + characters + searches + otherTools;
+  const priceKnown = knowsCost(price, tokens) || used === 0;
   return { holder, outcome, promptTokens, completionTokens, costNano, priceKnown };
 }

@@ -3,7 +3,7 @@ import type { Usage } from '../contract/chat.ts';
 import { claudeUsage, mergeClaudeUsage } from '../dialects/anthropic/claude-model.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import { brokenAnswer, endedEarly, failureInObject, isFailureObject } from '../dialects/failure.ts';
-import { googleUsage, isGoogleAnswer, promptRefusal } from '../dialects/google/google-dialect.ts';
+import { googleSearches, googleUsage, isGoogleAnswer, promptRefusal } from '../dialects/google/google-dialect.ts';
 import { asCount, asList, asNumber, asObject, asWords, type JsonObject } from '../dialects/json-value.ts';
 import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
 import { failureOfResponse } from '../dialects/openai/responses-dialect.ts';
@@ -79,7 +79,7 @@ export const messagesLane: Lane = {
     let finished = false;
 
     function start(message: JsonObject): LaneStep {
-      mergeClaudeUsage(figures, message.usage);
+      mergeClaudeUsage(figures, message.usage, message.container);
       // A second start would make clients refuse the stream.
       if (begun) return { drop: true };
       begun = true;
@@ -95,7 +95,7 @@ export const messagesLane: Lane = {
         if (type === 'message_stop') return finished ? { done: true } : { failure: endedEarly() };
         if (type !== 'message_delta') return {};
         const delta = asObject(body.delta) ?? {};
-        mergeClaudeUsage(figures, body.usage);
+        mergeClaudeUsage(figures, body.usage, delta.container);
         if (asWords(delta.stop_reason) !== undefined) finished = true;
         return { kept: containerOf(delta) };
       },
@@ -107,7 +107,8 @@ export const messagesLane: Lane = {
     if (isFailureObject(body, Array.isArray(body.content))) return { failure: failureInObject(body) };
     if (!Array.isArray(body.content)) return { failure: brokenAnswer('The response of the model API has no content.') };
     const usage = asObject(body.usage);
-    return { usage: usage === undefined ? undefined : claudeUsage(usage), kept: containerOf(body) };
+    const { container } = body;
+    return { usage: usage === undefined ? undefined : claudeUsage({ ...usage, container }), kept: containerOf(body) };
   },
 };
 
@@ -194,12 +195,13 @@ export const generateLane: Lane = {
     const begun = new Set<number>();
     const finished = new Set<number>();
     let isRefused = false;
-    let usage: Usage | undefined;
+    let figures: JsonObject | undefined;
+    let searches = 0;
     return {
       read(event, body) {
         if (event === 'error' || isFailureObject(body, isGoogleAnswer(body))) return { failure: failureInObject(body) };
-        const figures = asObject(body.usageMetadata);
-        if (figures !== undefined) usage = googleUsage(figures);
+        figures = asObject(body.usageMetadata) ?? figures;
+        searches = Math.max(searches, googleSearches(body));
         if (promptRefusal(body) !== undefined) isRefused = true;
         for (const value of asList(body.candidates)) {
           const candidate = asObject(value) ?? {};
@@ -209,7 +211,7 @@ export const generateLane: Lane = {
         }
         return {};
       },
-      usage: () => usage,
+      usage: () => (figures === undefined ? undefined : googleUsage(figures, searches)),
       ending: () => (isRefused || (begun.size > 0 && begun.size === finished.size) ? '' : undefined),
     };
   },
@@ -219,7 +221,7 @@ export const generateLane: Lane = {
       return { failure: brokenAnswer('The response of the model API has no candidates.') };
     }
     const figures = asObject(body.usageMetadata);
-    return { usage: figures === undefined ? undefined : googleUsage(figures) };
+    return { usage: figures === undefined ? undefined : googleUsage(figures, googleSearches(body)) };
   },
 };
 

@@ -1,6 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { costOf, countTokens, type PriceOf, usdOfNano } from '../apis/prices.ts';
+import { costOf, countTokens, knowsCost, type PriceOf, usdOfNano } from '../apis/prices.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { statusOf } from '../errors.ts';
@@ -240,7 +240,8 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const { target } = record;
       if (!usageCost || target === undefined) return {};
       const price = priceOf(target.apiId, target.model);
-      return price.known ? { cost: usdOfNano(costOf(price, countTokens(usage))) } : {};
+      const tokens = countTokens(usage);
+      return knowsCost(price, tokens) ? { cost: usdOfNano(costOf(price, tokens)) } : {};
     },
     showCost: (call, opened) => (usageCost ? withCost(opened, (usage) => pipeline.costOf(call, usage)) : opened),
     async countTokens(incoming, form) {

@@ -135,6 +135,75 @@ test('searches of the web are charged besides the tokens, on lanes and in transl
   }
 });
 
+test('a call that used a tool whose fee is not known has no cost; budgets count its tokens', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const at = { base_url: upstream.url, api_key: 'some-key-1' };
+  const { url, post } = await startCompletions(t, {
+    settings: {
+      master_key: MASTER,
+      apis: { anthropic: at, google: at, openai: { ...at, responses: true } },
+      prices: {
+        'openai/plain': { input: 0.001, output: 0 },
+        'google/plain': { input: 0.001, output: 0 },
+        'google/fee': { input: 0.001, output: 0, per_search: 0.5 },
+        'google/none': { input: 0.001, output: 0, per_search: 0 },
+      },
+    },
+  });
+  const headers = { authorization: `Bearer ${MASTER}` };
+  const grounded = (queries: readonly string[]) => ({
+    candidates: [
+      {
+        content: { role: 'model', parts: [{ text: 'Hi' }] },
+        finishReason: 'STOP',
+        groundingMetadata: { webSearchQueries: queries },
+      },
+    ],
+    usageMetadata: { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 15 },
+  });
+  const responseWith = (type: string) => ({
+    ...{ id: 'resp_1', object: 'response', status: 'completed', model: 'm' },
+    output: [{ type, id: 'x_1', status: 'completed' }],
+    usage: { input_tokens: 10, output_tokens: 5, total_tokens: 15 },
+  });
+  const message = {
+    ...{ id: 'msg_1', type: 'message', role: 'assistant', model: 'm', stop_reason: 'end_turn' },
+    content: [{ type: 'text', text: 'Hi' }],
+    usage: { input_tokens: 1000, output_tokens: 100 },
+  };
+  const container = { id: 'container_1', expires_at: '2030-01-01T00:00:00Z' };
+  const sonnet = { model: 'anthropic/claude-sonnet-4-5', max_tokens: 99, messages: [{ role: 'user', content: 'Go' }] };
+  const asked = { contents: [{ parts: [{ text: 'Go' }] }] };
+  const gemini = (model: string, operation = 'generateContent') => `/v1beta/models/google/${model}:${operation}`;
+  const events = (body: object) => streams([`data: ${JSON.stringify(body)}\r\n\r\n`]);
+  const streamed = 'streamGenerateContent?alt=sse';
+  const openai = { model: 'openai/plain', input: 'Go' };
+  for (const [path, body, behaviour, cost, known] of [
+    [gemini('plain'), asked, answers(grounded([])), 0.01, true],
+    [gemini('plain'), asked, answers(grounded(['a', 'b'])), 0.01, false],
+    [gemini('plain', streamed), asked, events(grounded(['a', 'b'])), 0.01, false],
+    [gemini('fee'), asked, answers(grounded(['a', 'b'])), 1.01, true],
+    [gemini('fee', streamed), asked, events(grounded(['a', 'b'])), 1.01, true],
+    [gemini('none'), asked, answers(grounded(['a'])), 0.01, true],
+    ['/v1/responses', openai, answers(responseWith('message')), 0.01, true],
+    ['/v1/responses', openai, answers(responseWith('file_search_call')), 0.01, false],
+    ['/v1/responses', openai, answers(responseWith('code_interpreter_call')), 0.01, false],
+    ['/v1/responses', openai, answers(responseWith('web_search_call')), 0.01, false],
+    ['/v1/messages', sonnet, answers(message), 0.0045, true],
+    ['/v1/messages', sonnet, answers({ ...message, container }), 0.0045, false],
+    ['/v1/chat/completions', sonnet, answers({ ...message, container }), 0.0045, false],
+  ] as const) {
+    upstream.script(behaviour);
+    const given = await post(path, body, { headers });
+    assert.equal(given.status, 200, await given.clone().text());
+    await given.arrayBuffer();
+    const list = await fetch(`${url}/v1/usage/calls?request_id=${given.headers.get('x-request-id')}`, { headers });
+    const [call] = ((await list.json()) as Json).data;
+    assert.deepEqual([call.cost_usd, call.price_known], [cost, known], `${path} ${JSON.stringify(body)}`);
+    if (!path.includes('stream')) assert.equal(given.headers.get('x-cost-usd') !== null, known, path);
+  }
+});
+
 test('images of the built-in table are charged by what each kind of token costs', async (t) => {
   const upstream = await startScriptedUpstream(t);
   const { post } = await startCompletions(t, {

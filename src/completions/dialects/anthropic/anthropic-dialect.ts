@@ -97,7 +97,8 @@ function decodeAnthropicAnswer(body: unknown, context: DialectContext): DecodedA
   const refusal = asWords(asObject(answer.stop_details)?.explanation);
   const choice = choiceOf({ ...read, refusal, finishReason: finishReason(answer.stop_reason, read.calls.length) });
   const usage = asObject(answer.usage);
-  return completionOf(head, [choice], usage === undefined ? undefined : claudeUsage(usage));
+  const { container } = answer;
+  return completionOf(head, [choice], usage === undefined ? undefined : claudeUsage({ ...usage, container }));
 }
 
 function readBlocks(blocks: readonly unknown[], answerId: string) {
@@ -171,7 +172,7 @@ function startMessage(state: AnthropicStreamState, message: JsonObject): Step {
   const { head } = state.stream;
   head.id = asWords(message.id) ?? head.id;
   head.model = asWords(message.model) ?? head.model;
-  mergeClaudeUsage(state.usage, message.usage);
+  mergeClaudeUsage(state.usage, message.usage, message.container);
   return stepOf(state, [deltaChunk(head, { role: 'assistant', content: '' })]);
 }
 
@@ -212,8 +213,8 @@ function addDelta(stream: BlockStream, index: number, delta: JsonObject): readon
 }
 
 function finishMessage(state: AnthropicStreamState, body: JsonObject): Step {
-  mergeClaudeUsage(state.usage, body.usage);
   const delta = asObject(body.delta) ?? {};
+  mergeClaudeUsage(state.usage, body.usage, delta.container);
   if (asWords(delta.stop_reason) === undefined || state.finished) return silentStep(state);
   const refusal = asWords(asObject(delta.stop_details)?.explanation);
   const chunks = refusal === undefined ? [] : [deltaChunk(state.stream.head, { refusal })];

@@ -171,15 +171,18 @@ export function claudeUsage(usage: JsonObject): Usage {
     cacheWritten1h: asCount(asObject(usage.cache_creation)?.ephemeral_1h_input_tokens),
     reasoning: asCount(asObject(usage.output_tokens_details)?.thinking_tokens),
     searches: asCount(asObject(usage.server_tool_use)?.web_search_requests),
+    // Code ran in a container, whose time Anthropic may charge.
+    otherTools: asObject(usage.container) === undefined ? 0 : 1,
   });
 }
 
 const DETAILS = ['output_tokens_details', 'cache_creation', 'server_tool_use'] as const;
 const COUNTS = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
 
-/** Takes over what an event says: figures grow while the answer does, and each event has only some of them. */
-export function mergeClaudeUsage(figures: JsonObject, value: unknown): void {
+/** Takes over what an event says: figures grow while the answer does, and each event has only some of them. The container stands beside them. */
+export function mergeClaudeUsage(figures: JsonObject, value: unknown, container?: unknown): void {
   const usage = asObject(value);
+  if (asObject(container) !== undefined) figures.container = container;
   if (usage === undefined) return;
   for (const name of COUNTS) if (asCount(usage[name]) > 0) figures[name] = usage[name];
   for (const name of DETAILS) if (asObject(usage[name]) !== undefined) figures[name] = usage[name];

@@ -67,10 +67,11 @@ interface GoogleStreamState {
   readonly candidates: Map<number, CandidateState>;
   /** The last figures: they come with every event and grow. */
   usage: JsonObject | undefined;
+  searches: number;
 }
 
 function startGoogleStream(context: DialectContext): GoogleStreamState {
-  return { head: headOf(context), candidates: new Map(), usage: undefined };
+  return { head: headOf(context), candidates: new Map(), usage: undefined, searches: 0 };
 }
 
 type Step = StreamStep<GoogleStreamState>;
@@ -87,6 +88,7 @@ function decodeGoogleEvent(state: GoogleStreamState, { event, data }: StreamEven
   state.head.id = asWords(body.responseId) ?? state.head.id;
   state.head.model = asWords(body.modelVersion) ?? state.head.model;
   state.usage = asObject(body.usageMetadata) ?? state.usage;
+  state.searches = Math.max(state.searches, googleSearches(body));
   const refusal = promptRefusal(body);
   if (refusal !== undefined) {
     const said = [deltaChunk(state.head, { role: 'assistant', refusal }), deltaChunk(state.head, {}, 'content_filter')];
@@ -116,8 +118,8 @@ function endGoogleStream(state: GoogleStreamState): Step {
   return stepOf(state, [...chunks, ...usageChunks(state)]);
 }
 
-function usageChunks({ head, usage }: GoogleStreamState): readonly ChatChunk[] {
-  return usage === undefined ? [] : [usageChunk(head, googleUsage(usage))];
+function usageChunks({ head, usage, searches }: GoogleStreamState): readonly ChatChunk[] {
+  return usage === undefined ? [] : [usageChunk(head, googleUsage(usage, searches))];
 }
 
 /** Adds the chunks of one candidate; what it returns is why it failed. */
@@ -282,7 +284,7 @@ function readFinish(candidate: JsonObject, calls: number, isEmpty: boolean): str
 }
 
 /** What is cached is part of Gemini's prompt already; what is thought is not part of its candidates. */
-export function googleUsage(metadata: JsonObject): Usage {
+export function googleUsage(metadata: JsonObject, searches = 0): Usage {
   const reasoning = asCount(metadata.thoughtsTokenCount);
   return usageOf({
     prompt: asCount(metadata.promptTokenCount) + asCount(metadata.toolUsePromptTokenCount),
@@ -291,6 +293,7 @@ export function googleUsage(metadata: JsonObject): Usage {
     audio: tokensOf('AUDIO', metadata.promptTokensDetails) - tokensOf('AUDIO', metadata.cacheTokensDetails),
     image: tokensOf('IMAGE', metadata.promptTokensDetails) - tokensOf('IMAGE', metadata.cacheTokensDetails),
     reasoning,
+    searches,
   });
 }
 
@@ -308,6 +311,18 @@ export function promptRefusal(answer: JsonObject): string | undefined {
   return asWords(feedback?.blockReasonMessage) ?? `The prompt was blocked (${reason}).`;
 }
 
+/** How often Google searched for an answer (grounding), with words or on a map: each is paid. */
+export function googleSearches({ candidates }: JsonObject): number {
+  let count = 0;
+  for (const value of asList(candidates)) {
+    const grounding = asObject(asObject(value)?.groundingMetadata);
+    if (grounding === undefined) continue;
+    const queries = asList(grounding.webSearchQueries).length;
+    count += queries > 0 || asList(grounding.groundingChunks).length === 0 ? queries : 1;
+  }
+  return count;
+}
+
 /** Whether an object has anything that an answer of Gemini's has. */
 export function isGoogleAnswer({ candidates, promptFeedback, usageMetadata }: JsonObject): boolean {
   return candidates !== undefined || promptFeedback !== undefined || usageMetadata !== undefined;
@@ -320,7 +335,7 @@ function decodeGoogleAnswer(body: unknown, context: DialectContext): DecodedAnsw
   const own = headOf(context);
   const head = { ...own, id: asWords(answer.responseId) ?? own.id, model: asWords(answer.modelVersion) ?? own.model };
   const metadata = asObject(answer.usageMetadata);
-  const usage = metadata === undefined ? undefined : googleUsage(metadata);
+  const usage = metadata === undefined ? undefined : googleUsage(metadata, googleSearches(answer));
   const refusal = promptRefusal(answer);
   if (refusal !== undefined) {
     const parts = { text: '', reasoning: '', signature: '', calls: [], refusal, finishReason: 'content_filter' };

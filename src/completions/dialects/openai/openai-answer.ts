@@ -278,6 +278,13 @@ function readOpenaiUsage(body: JsonObject): Usage | undefined {
   };
 }
 
+/** Items of tools that OpenAI takes a fee for, besides the tokens. */
+const PAID_TOOLS: ReadonlySet<unknown> = new Set([
+  'code_interpreter_call',
+  'file_search_call',
+  'image_generation_call',
+]);
+
 /** Figures of the Responses API. */
 export function readResponsesUsage(value: unknown, output?: unknown): Usage | undefined {
   const usage = asObject(value);
@@ -288,6 +295,7 @@ export function readResponsesUsage(value: unknown, output?: unknown): Usage | un
     cached: asCount(asObject(usage.input_tokens_details)?.cached_tokens),
     reasoning: asCount(asObject(usage.output_tokens_details)?.reasoning_tokens),
     searches: asList(output).filter(isSearch).length,
+    otherTools: asList(output).filter((item) => PAID_TOOLS.has(asObject(item)?.type)).length,
   });
 }
 
