@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import type { Clock } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { originAllowed, refuseOrigin } from '../platform/http/cross-origin.ts';
-import type { FailureThrottle } from '../platform/http/failure-throttle.ts';
+import type { FailureThrottle, NotedFailure } from '../platform/http/failure-throttle.ts';
 import type { CrossOrigin, Guard, RequestHead } from '../platform/http/surface.ts';
 import {
   atWorkFor,
@@ -117,15 +117,22 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
     return enterAs(head, credential, known);
   }
 
-  function enterAs(head: RequestHead, credential: string, principal: Principal | undefined): BridgeCaller {
+  function enterAs(
+    head: RequestHead,
+    credential: string,
+    principal: Principal | undefined,
+  ): BridgeCaller | Promise<BridgeCaller> {
     if (principal !== undefined) {
       if (!principal.scopes.has('bridge')) throw new AppError('FORBIDDEN');
       return { principal: forTeam(principal, teamAsked(head)) };
     }
     if (rules.open && !isOwnCredential(credential)) return forNoTeam(head, ANYBODY);
-    const { retryAfterSeconds, firstOverLimit } = throttle.note(head.address);
-    if (firstOverLimit) onFlood(head.address);
-    throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+    const refuse = ({ retryAfterSeconds, firstOverLimit }: NotedFailure): never => {
+      if (firstOverLimit) onFlood(head.address);
+      throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+    };
+    const noted = throttle.note(head.address);
+    return noted instanceof Promise ? noted.then(refuse) : refuse(noted);
   }
 
   /** Only people are in teams. Where there are no accounts, the header means nothing. */

@@ -2,7 +2,6 @@ import { join } from 'node:path';
 import type { CallbackNetwork } from '../platform/callbacks/callback-post.ts';
 import { repeat } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
-import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
 import type { Identify, PersonTokens } from '../platform/identity/principal.ts';
@@ -10,7 +9,7 @@ import { createDispatch, type MethodRow } from '../platform/json-rpc/method-tabl
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { SecretBox, SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { createToken } from '../platform/secrets/tokens.ts';
-import { type BridgeAccess, createBridgeAccess } from './access.ts';
+import { type BridgeAccess, type BridgeAccessOptions, createBridgeAccess } from './access.ts';
 import type { CatalogAgent } from './agents/agent-catalog.ts';
 import { fileShelves } from './agents/agent-fence.ts';
 import type { AgentProvider, Download } from './agents/agent-provider.ts';
@@ -71,6 +70,7 @@ export interface BridgeOptions
   extends Runtime,
     WorkPlaces,
     Pick<SessionsOptions, 'trace' | 'settleMs'>,
+    Pick<BridgeAccessOptions, 'throttle'>,
     Pick<InstanceOptions, 'address' | 'reachableAt' | 'load' | 'onDrain' | 'wakeUps' | 'runners'> {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
@@ -213,7 +213,6 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   const access = createBridgeAccess({
     ...options,
     commandToken: createToken(options.randomness),
-    throttle: createFailureThrottle({ clock }),
     onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
     onIgnoredForward: (address) =>
       logger.warn(

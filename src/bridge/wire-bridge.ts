@@ -5,8 +5,10 @@ import { createCallbackRules, createCheckedFetch, systemCallbackNetwork } from '
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import type { ServeOwn } from '../platform/child-process/sandbox-network.ts';
 import type { Randomness } from '../platform/clock/randomness.ts';
+import { createFailureThrottle } from '../platform/http/failure-throttle.ts';
 import type { Payer } from '../platform/identity/owner.ts';
 import type { PersonTokens } from '../platform/identity/principal.ts';
+import type { SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Environment, Named } from '../platform/runtime/runtime.ts';
 import { buildAgentCatalog } from './agents/agent-catalog.ts';
 import { agentHomes, createAgentFence, identityOf, NO_FENCE } from './agents/agent-fence.ts';
@@ -40,7 +42,10 @@ import { createWorktrees } from './worktrees/create-worktrees.ts';
 import { createDirtyCheck } from './worktrees/worktree-files.ts';
 
 export interface WiringOptions
-  extends Omit<BridgeOptions, 'agents' | 'providers' | 'turnLimits' | 'network' | 'runners' | keyof WorkPlaces> {
+  extends Omit<
+    BridgeOptions,
+    'agents' | 'providers' | 'turnLimits' | 'network' | 'runners' | 'throttle' | keyof WorkPlaces
+  > {
   readonly dataDirectory: string;
   /** What callers must not reach besides the data directory. */
   readonly privatePaths: PrivatePaths;
@@ -56,6 +61,8 @@ export interface WiringOptions
   /** Whether a model takes images, as far as it is known. */
   seesImages(model: string): boolean;
   readonly randomness: Randomness;
+  /** Counts wrong credentials together with other instances. Undefined: no other shares the database. */
+  readonly shared?: SharedLimits | undefined;
   /** Lets the programs of agents call our models. Undefined: there are no models here. */
   readonly modelAccess?: AccessModels | undefined;
   /** The models of ours that agents get. */
@@ -214,7 +221,10 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge & { rea
     principalFor: createPrincipalFor(options.owners?.ownerOf),
     methods: () => bridge.methods,
   });
-  const runners = createRunners({ database: options.database, clock, makeId, randomness, logger });
+  const { shared } = options;
+  const throttleOf = (name: string) => createFailureThrottle({ clock, shared: shared && { ...shared, name } });
+  const ofRunners = { database: options.database, throttle: throttleOf('runner') };
+  const runners = createRunners({ ...ofRunners, clock, makeId, randomness, logger });
   const ofRemote = {
     clock,
     randomness,
@@ -250,6 +260,7 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge & { rea
     onDrain: options.onDrain,
     settleMs: options.settleMs,
     wakeUps: options.wakeUps,
+    throttle: throttleOf('bridge'),
     runners,
     retention: options.retention,
     onlyMethods: options.onlyMethods,

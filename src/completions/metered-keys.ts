@@ -159,7 +159,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     settings,
     lookup,
     budgets,
-    throttle: createFailureThrottle({ clock }),
+    throttle: createFailureThrottle({ clock, shared: shared && { ...shared, name: 'completions' } }),
     clock,
     randomness: options.randomness,
     ownerOf: owners?.ownerOf,

@@ -35,6 +35,22 @@ async function issue(): Promise<{ readonly id: string; readonly key: string }> {
   return (await response.json()) as { readonly id: string; readonly key: string };
 }
 
+test('DS-11: wrong keys of an address count for all instances together', async (t) => {
+  const from = performance.now();
+  const warned: boolean[] = [];
+  // Fifteen are within the limit of one instance.
+  for (const program of Array(15).fill([one, other]).flat()) {
+    const response = await call(program, 'GET', '/v1/models', 'sk-trestle-wrong');
+    await response.arrayBuffer();
+    assert.equal(response.status, 401);
+    warned.push(response.headers.has('retry-after'));
+  }
+  const seconds = (performance.now() - from) / 1000;
+  const passed = warned.filter((isWarned) => !isWarned).length;
+  t.diagnostic(`${passed} of 30 within the limit, in ${seconds.toFixed(2)} s`);
+  assert.ok(passed >= 20 && passed <= 20 + Math.ceil(seconds / 3), `${passed} within the limit`);
+});
+
 test('DS-11: a key that one instance revokes stops working on the others', async (t) => {
   const times: number[] = [];
   for (let round = 0; round < 10; round += 1) {

@@ -7,7 +7,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
-import { createFailureThrottle } from '../../platform/http/failure-throttle.ts';
+import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
 import type { RequestHead, UpgradeRoute } from '../../platform/http/surface.ts';
 import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
 import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
@@ -72,6 +72,8 @@ export interface Runners {
 
 export interface RunnersOptions extends Pick<Runtime, 'clock' | 'makeId' | 'randomness' | 'logger'> {
   readonly database: Database<BridgeSchema>;
+  /** Counts wrong keys. */
+  readonly throttle: FailureThrottle;
 }
 
 /** The topic of messages that a runner has come, changed or gone. */
@@ -103,7 +105,6 @@ interface Connected {
 export function createRunners(options: RunnersOptions): Runners {
   const { database, clock, makeId, randomness, logger } = options;
   const stopped = new AbortController();
-  const throttle = createFailureThrottle({ clock });
   const instances = createInstanceStore(database);
   const tunnels = new Map<string, Tunnel>();
   const beats = new Set<Repeated>();
@@ -161,7 +162,7 @@ export function createRunners(options: RunnersOptions): Runners {
     const [, key = ''] = /^Bearer (.+)$/i.exec(head.headers.authorization ?? '') ?? [];
     const runner = KEY.test(key) ? await here().store.findByKey(keyHashOf(key)) : undefined;
     if (runner === undefined) {
-      const { retryAfterSeconds } = throttle.note(head.address);
+      const { retryAfterSeconds } = await options.throttle.note(head.address);
       throw new AppError('UNAUTHORIZED', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
     }
     const hello: unknown = readMessage(String(head.headers[HELLO_HEADER] ?? ''));

@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
+import type { FailureThrottle, NotedFailure } from '../../platform/http/failure-throttle.ts';
 import { bearerToken, type Guard, type RequestHead } from '../../platform/http/surface.ts';
 import { type Bucket, type Owner, type OwnerOf, type Payer, payerName } from '../../platform/identity/owner.ts';
 import { type Identify, isOwnCredential, type Principal, teamOf } from '../../platform/identity/principal.ts';
@@ -102,10 +102,13 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     ofPeople.add(given);
   }
 
-  function refuse(head: RequestHead): never {
-    const { retryAfterSeconds, firstOverLimit } = throttle.note(head.address);
-    if (firstOverLimit) onFlood(head.address);
-    throw new AppError('INVALID_API_KEY', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+  function refuse(head: RequestHead): Promise<never> {
+    const refuseNoted = ({ retryAfterSeconds, firstOverLimit }: NotedFailure): never => {
+      if (firstOverLimit) onFlood(head.address);
+      throw new AppError('INVALID_API_KEY', retryAfterSeconds === undefined ? {} : { retryAfterSeconds });
+    };
+    const noted = throttle.note(head.address);
+    return noted instanceof Promise ? noted.then(refuseNoted) : refuseNoted(noted);
   }
 
   function enter(head: RequestHead, found: FoundKey | undefined): KeyHolder | Promise<KeyHolder> {

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/clock.ts';
+import type { SharedBuckets } from '../limits/shared-buckets.ts';
 import { formatIpAddress, parseIpAddress, unmapAddress } from '../network-address/ip-address.ts';
 
 export interface NotedFailure {
@@ -9,7 +10,8 @@ export interface NotedFailure {
 }
 
 export interface FailureThrottle {
-  note(address: string): NotedFailure;
+  /** Waits where other instances count the same failures. */
+  note(address: string): NotedFailure | Promise<NotedFailure>;
 }
 
 export interface FailureThrottleOptions {
@@ -17,19 +19,29 @@ export interface FailureThrottleOptions {
   readonly windowMs?: number;
   readonly maxEntries?: number;
   readonly clock: Pick<Clock, 'monotonic'>;
+  /** Counts the failures of all instances. Undefined: this one counts alone. */
+  readonly shared?: { readonly buckets: Pick<SharedBuckets, 'of'>; readonly name: string } | undefined;
 }
+
+const MINUTE_MS = 60_000;
+const WITHIN: NotedFailure = { firstOverLimit: false };
 
 interface Window {
   readonly endsAt: number;
   failures: number;
+  isOver: boolean;
 }
 
-/** Counts failures per address in fixed windows. Memory is bounded: the oldest window makes room for a new address. */
+/**
+ * Counts failures per address in fixed windows. Memory is bounded: the oldest window makes room for a new address. What
+ * other instances count comes on top: what is too much here is not asked for there, and while the store is away each counts alone.
+ */
 export function createFailureThrottle({
   limit = 20,
   windowMs = 60_000,
   maxEntries = 10_000,
   clock,
+  shared,
 }: FailureThrottleOptions): FailureThrottle {
   // In the order in which the windows began, and so in which they end.
   const windows = new Map<string, Window>();
@@ -42,19 +54,34 @@ export function createFailureThrottle({
       if (endsAt > now && windows.size < maxEntries) break;
       windows.delete(oldest);
     }
-    const fresh = { endsAt: now + windowMs, failures: 0 };
+    const fresh = { endsAt: now + windowMs, failures: 0, isOver: false };
     windows.set(key, fresh);
     return fresh;
+  }
+
+  function over(window: Window, waitMs: number): NotedFailure {
+    const firstOverLimit = !window.isOver;
+    window.isOver = true;
+    return { retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)), firstOverLimit };
+  }
+
+  async function waitElsewhere(key: string): Promise<number> {
+    const perMinute = (limit * MINUTE_MS) / windowMs;
+    return (await shared?.buckets.of(`wrong ${shared.name} ${key}`, perMinute).take(1)) ?? 0;
   }
 
   return {
     note(address) {
       const now = clock.monotonic();
-      const window = windowOf(throttleKey(address), now);
+      const key = throttleKey(address);
+      const window = windowOf(key, now);
       window.failures += 1;
-      if (window.failures <= limit) return { firstOverLimit: false };
-      const retryAfterSeconds = Math.max(1, Math.ceil((window.endsAt - now) / 1000));
-      return { retryAfterSeconds, firstOverLimit: window.failures === limit + 1 };
+      if (window.failures > limit) return over(window, window.endsAt - now);
+      if (shared === undefined) return WITHIN;
+      return waitElsewhere(key).then(
+        (waitMs) => (waitMs > 0 ? over(window, waitMs) : WITHIN),
+        () => WITHIN,
+      );
     },
   };
 }

@@ -23,6 +23,7 @@ import { systemCallbackNetwork } from '../../../src/platform/callbacks/callback-
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { defaultOf } from '../../../src/platform/config/read-setting.ts';
+import { createFailureThrottle } from '../../../src/platform/http/failure-throttle.ts';
 import { createSecretBox } from '../../../src/platform/secrets/secret-keys.ts';
 import { openServiceDatabase } from '../open-service-database.ts';
 import { silentLogger } from '../silent-logger.ts';
@@ -58,6 +59,7 @@ export async function startOtherBridge(context: TestContext, provider: AgentProv
     address: '',
     dataDirectory: folder,
     secretBox: createSecretBox([new Uint8Array(32)], systemRandomness),
+    throttle: createFailureThrottle({ clock: systemClock }),
     linkKeys: [new Uint8Array(32)],
     randomness: systemRandomness,
     clock: systemClock,

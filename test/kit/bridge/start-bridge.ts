@@ -13,6 +13,7 @@ import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database, DatabaseLocation } from '../../../src/platform/database/database.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
+import { createFailureThrottle } from '../../../src/platform/http/failure-throttle.ts';
 import { createHttpMetrics } from '../../../src/platform/http/http-metrics.ts';
 import { createListener } from '../../../src/platform/http/listener.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
@@ -107,6 +108,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     address: 'test',
     dataDirectory: folder,
     secretBox: createSecretBox([new Uint8Array(32).fill(9)], systemRandomness),
+    throttle: createFailureThrottle({ clock }),
     linkKeys: [new Uint8Array(32).fill(options.linkKey ?? 7)],
     randomness: systemRandomness,
     clock,
