@@ -8,10 +8,73 @@ import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
 
 const CLIENTS = 4;
+const STREAMS = 4;
 const BUILTIN = { explicitProviderId: 'builtin' };
 const PATIENCE_MS = 60_000;
 
-test('DS-8: instances behind HAProxy are restarted one after the other, and no call fails', async (t) => {
+const WORDS = Array.from({ length: 40 }, (_, index) => `word${index}`).join(' ');
+
+/** What a stream of two seconds said, all of it if it came to its end. */
+async function readStream(url: string): Promise<string> {
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      model: 'demo/echo?delay=50',
+      stream: true,
+      messages: [{ role: 'user', content: WORDS }],
+    }),
+  });
+  const text = await response.text();
+  if (response.status !== 200 || !text.trimEnd().endsWith('data: [DONE]')) return text;
+  const events = text.split('\n').filter((line) => line.startsWith('data: {'));
+  return events
+    .map((line) => JSON.parse(line.slice(6)) as { choices?: readonly { delta?: { content?: string } }[] })
+    .map(({ choices }) => choices?.[0]?.delta?.content ?? '')
+    .join('');
+}
+
+/** Follows a session as the documents say: when its socket is closed, it connects again with the last number that it got. */
+function follow(url: string, sessionId: string) {
+  const seqs: number[] = [];
+  const codes: number[] = [];
+  let isOver = false;
+  let socket: WebSocket;
+  function connect(): void {
+    if (isOver) return;
+    const query = new URLSearchParams({ sessionId, afterSeq: String(seqs.at(-1) ?? 0) });
+    socket = new WebSocket(`${url.replace(/^http/, 'ws')}/acp?${query}`);
+    socket.addEventListener('message', ({ data }) => {
+      const { method, params } = JSON.parse(String(data)) as { method?: string; params?: { seq: number } };
+      if (method === 'session.update') seqs.push(Number(params?.seq));
+    });
+    socket.addEventListener('close', ({ code }) => {
+      if (!isOver) codes.push(code);
+      setTimeout(connect, 100);
+    });
+  }
+  connect();
+  const stop = () => {
+    isOver = true;
+    socket.close();
+  };
+  return { sessionId, seqs, codes, stop };
+}
+
+/** The numbers of all stored updates. */
+async function storedOf(url: string, sessionId: string): Promise<readonly number[]> {
+  const all: number[] = [];
+  for (;;) {
+    const response = await fetch(`${url}/api/bridge/sessions/${sessionId}/updates?afterSeq=${all.at(-1) ?? 0}`);
+    const { updates = [] } = (await response.json()) as { readonly updates?: readonly { readonly seq: number }[] };
+    if (updates.length === 0) return all;
+    all.push(...updates.map(({ seq }) => seq));
+  }
+}
+
+test('DS-8: instances behind HAProxy are restarted one after the other: no call and no stream fails, no follower misses an update', {
+  timeout: 400_000,
+}, async (t) => {
   const postgres = await startPostgres();
   t.after(() => postgres.stop());
   const ports = [await freePort(), await freePort(), await freePort()];
@@ -47,8 +110,23 @@ test('DS-8: instances behind HAProxy are restarted one after the other, and no c
       await pause(30);
     }
   }
+  let streams = 0;
+  async function listener(): Promise<void> {
+    while (!isOver) {
+      const text = await readStream(url).catch((error: unknown) => `${error} ${(error as Error).cause}`);
+      streams += 1;
+      if (text !== WORDS) failures.push(`a stream: ${text.slice(-300)}`);
+    }
+  }
   const clients = Array.from({ length: CLIENTS }, (_, number) => client(number));
   await until('the first calls', () => calls > 50, PATIENCE_MS);
+  clients.push(...Array.from({ length: STREAMS }, () => listener()));
+  // Round-robin: the sockets of three followers of each session are on three instances.
+  const names = Array.from({ length: 3 * CLIENTS }, (_, number) => `stays-${number % CLIENTS}`);
+  const followers = names.map((name) => follow(url, name));
+  t.after(() => {
+    for (const { stop } of followers) stop();
+  });
   for (const [index, place] of places.entries()) {
     const from = performance.now();
     assert.equal(await programs[index]?.stop('SIGTERM'), 0);
@@ -61,6 +139,13 @@ test('DS-8: instances behind HAProxy are restarted one after the other, and no c
   }
   isOver = true;
   await Promise.all(clients);
-  t.diagnostic(`${calls} calls`);
+  const codes = followers.flatMap((one) => one.codes);
+  t.diagnostic(`${calls} calls, ${streams} streams, ${codes.length} sockets closed (${[...new Set(codes)]})`);
   assert.deepEqual(failures, [], log());
+  assert.ok(streams > 3 * STREAMS && codes.length >= followers.length, 'every follower had to connect again');
+  for (const { sessionId, seqs } of followers) {
+    const stored = await storedOf(url, sessionId);
+    await until(`all updates of ${sessionId}`, () => seqs.at(-1) === stored.at(-1), PATIENCE_MS);
+    assert.deepEqual(seqs, stored, sessionId);
+  }
 });
