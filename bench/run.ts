@@ -18,6 +18,7 @@ import type { Table } from './report/figure.ts';
 import { toMarkdown } from './report/markdown.ts';
 import { chartName, type SuiteReport, updatePage } from './report/measurements-page.ts';
 import { workbenchSuite } from './workbench/suite.ts';
+import { workersSuite } from './workers/suite.ts';
 
 export interface SuiteOptions {
   /** Fewer and shorter rounds: a sign, not a result. */
@@ -34,6 +35,7 @@ const SUITES: Readonly<Record<string, (options: SuiteOptions) => Promise<readonl
   completions: completionsSuite,
   accounts: accountsSuite,
   growth: growthSuite,
+  workers: workersSuite,
   console: consoleSuite,
   budget: budgetSuite,
   'agent-tasks': agentTasksSuite,

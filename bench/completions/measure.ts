@@ -7,6 +7,8 @@ import type { CompletionCount, CompletionRound } from './completions-client.ts';
 export type Contender = Omit<CompletionRound, 'ms'> & {
   /** A peer that refuses now and then is measured by what it answers. */
   readonly mayRefuse?: boolean;
+  /** Processor time that the server has used so far, where it is another process. */
+  readonly processorMs?: () => Promise<number>;
 };
 
 export interface Measured extends Rates {
@@ -23,15 +25,16 @@ export async function measure<Contenders extends Readonly<Record<string, Contend
     contender === undefined ? [] : [{ name, contender, result: emptyResult() }],
   );
   try {
-    for (const { contender } of running) await runRound(client, { ...contender, ms: warmUpMs });
+    for (const { contender } of running) await runRound(client, roundOf(contender, warmUpMs));
     for (let count = 0; count < rounds; count += 1) {
       for (const { contender, result } of running) {
-        const before = process.cpuUsage();
-        const { answers, refusals, ms, firstMs } = await runRound(client, { ...contender, ms: roundMs });
+        const { processorMs = async () => sumOf(process.cpuUsage()) / 1000 } = contender;
+        const before = await processorMs();
+        const { answers, refusals, ms, firstMs } = await runRound(client, roundOf(contender, roundMs));
         if (refusals > 0 && contender.mayRefuse !== true) throw new Error(`${refusals} refusals at ${contender.port}`);
-        const { user, system } = process.cpuUsage(before);
+        const usedMs = (await processorMs()) - before;
         result.perSecond.push((answers / ms) * 1000);
-        result.perCpuSecond.push((answers / (user + system)) * 1_000_000);
+        result.perCpuSecond.push((answers / usedMs) * 1000);
         result.firstMs.push(firstMs);
       }
     }
@@ -56,7 +59,7 @@ export async function measureLatency<Name extends string>(
     // The first round warms up.
     for (let count = 0; count <= rounds; count += 1) {
       for (const { contender, all } of times) {
-        const { allFirstMs, refusals } = await runRound(client, { ...contender, ms: roundMs, perSecond });
+        const { allFirstMs, refusals } = await runRound(client, { ...roundOf(contender, roundMs), perSecond });
         if (refusals > 0) throw new Error(`${refusals} refusals at ${contender.port}`);
         if (count > 0) all.push(allFirstMs);
       }
@@ -65,6 +68,17 @@ export async function measureLatency<Name extends string>(
     client.kill();
   }
   return Object.fromEntries(times.map(({ name, all }) => [name, all])) as never;
+}
+
+function roundOf(
+  { processorMs: _processorMs, mayRefuse: _mayRefuse, ...round }: Contender,
+  ms: number,
+): CompletionRound {
+  return { ...round, ms };
+}
+
+function sumOf({ user, system }: NodeJS.CpuUsage): number {
+  return user + system;
 }
 
 function emptyResult(): Measured {
