@@ -47,12 +47,8 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
   const mayBeLoggedIn = needsLogin || (system.signIn === 'open' && hasAccounts(system));
   const person = useQuery({ queryKey: ['person'], queryFn: readPerson, enabled: mayBeLoggedIn, retry: false });
   const isOut = needsLogin && person.error !== null;
-  const scopes = useQuery({
-    queryKey: ['scopes', person.data?.id],
-    queryFn: readScopes,
-    enabled: needsLogin && person.data !== undefined,
-    retry: false,
-  });
+  // At the same time as the person: one round less before the first screen.
+  const scopes = useQuery({ queryKey: ['scopes'], queryFn: readScopes, enabled: needsLogin, retry: false });
   useEffect(() => {
     const leave = () => go(`/login?next=${encodeURIComponent(location)}`);
     whenSignedOut(() => {

@@ -92,7 +92,7 @@ export function LoginSteps({ title, onLoggedIn, first, above, others, children }
       if (answer.mfaRequired) setTicket({ ticket: answer.mfaTicket, methods: answer.mfaMethods });
       else {
         forgetBearer();
-        queries.removeQueries({ queryKey: ['person'] });
+        for (const name of ['person', 'scopes']) queries.removeQueries({ queryKey: [name] });
         onLoggedIn();
         return;
       }

@@ -81,7 +81,7 @@ function SetupForm({ token, options }: SetupFormProps) {
       await logIn(user.email, password);
       forgetBearer();
       await queries.invalidateQueries({ queryKey: ['system'] });
-      queries.removeQueries({ queryKey: ['person'] });
+      for (const name of ['person', 'scopes']) queries.removeQueries({ queryKey: [name] });
       go('/console', { replace: true });
     } catch (error) {
       setProblem(error);
