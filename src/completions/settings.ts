@@ -233,7 +233,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
       responses: setting.flag({
         default: false,
         description:
-          'It serves `/responses` itself, so requests of `/v1/responses` pass to it unchanged. OpenAI and Azure always do.',
+          'It serves `/responses` itself, so requests of `/v1/responses` pass to it unchanged. OpenAI and Azure do at their own addresses; behind another address (a proxy before OpenAI), say so.',
       }),
       timeouts: timeouts('How long to wait for this API.', 'as for all APIs'),
     }),
