@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox';
 import { Compile, type Validator } from 'typebox/schema';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { findIssues, firstIssue } from '../../platform/json/describe-issues.ts';
+import { THINKING_STYLES } from '../dialects/dialect.ts';
 import { knownModels, MODELS_DATE } from './known-models.ts';
 import type { KnownModel, ModelPrices, TokenPrices } from './model-api.ts';
 
@@ -95,6 +96,12 @@ const ModelFacts = Type.Object({
   structured_output: Flag,
   reasoning: Flag,
   temperature: Flag,
+  thinking: Type.Optional(
+    Type.Object({
+      style: Type.Union(THINKING_STYLES.map((style) => Type.Literal(style))),
+      efforts: Type.Array(Type.String({ maxLength: 16 }), { maxItems: 16 }),
+    }),
+  ),
   release_date: Day,
   last_updated: Day,
   knowledge: Day,
@@ -172,6 +179,7 @@ function readModel(api: string, [id, facts]: readonly [string, ModelFacts]): Kno
     ...(structured !== undefined && { structuredOutput: structured }),
     ...(reasoning !== undefined && { reasoning }),
     ...(temperature !== undefined && { temperature }),
+    ...(facts.thinking !== undefined && { thinking: facts.thinking }),
     ...(released !== undefined && { released }),
     ...(updated !== undefined && { updated }),
     ...(knowledge !== undefined && { knowledge }),

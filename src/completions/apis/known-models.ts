@@ -1,3 +1,4 @@
+import { THINKING_STYLES } from '../dialects/dialect.ts';
 import { hostModels } from './known-models/host-models.ts';
 import { makerModels } from './known-models/maker-models.ts';
 import { platformModels } from './known-models/platform-models.ts';
@@ -32,7 +33,8 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
  * of prompt and of answer in USD, and what it takes as input. A dash stands for what is not known. Other prices of a
  * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
  * `image` (input), `each_image`, `each_second`, `each_character` and `each_search` (of one, not of a million) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
- * at `/responses` alone; `by=rawPredict`: Vertex serves it in the form of the Messages API. `can=tools,reasoning`: what it can do of these two; `can=-`: neither.
+ * at `/responses` alone; `by=rawPredict`: Vertex serves it in the form of the Messages API. `can=tools,reasoning`: what it can do of these two; `can=-`: neither. `thinks=level:low,high`: how
+ * it is asked to think, and the efforts that it knows (`ThinkingFacts`).
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
   const lines = text.split('\n').filter((line) => line !== '');
@@ -56,6 +58,7 @@ export function parseModels(api: string, text: string): readonly KnownModel[] {
       ...(more.includes(BY_RESPONSES) && { operation: 'responses' as const }),
       ...(more.includes(BY_RAW_PREDICT) && { operation: 'rawPredict' as const }),
       ...readAbilities(more),
+      ...readThinking(more),
     };
   });
 }
@@ -80,6 +83,20 @@ function readAbilities(fields: readonly string[]): Pick<KnownModel, 'tools' | 'r
   return { tools: abilities.includes('tools'), reasoning: abilities.includes('reasoning') };
 }
 
+const THINKS = 'thinks=';
+
+function readThinking(fields: readonly string[]): Pick<KnownModel, 'thinking'> {
+  const [given, efforts = ''] =
+    fields
+      .find((field) => field.startsWith(THINKS))
+      ?.slice(THINKS.length)
+      .split(':') ?? [];
+  const style = THINKING_STYLES.find((each) => each === given);
+  return style === undefined
+    ? {}
+    : { thinking: { style, efforts: efforts.split(',').filter((effort) => effort !== '') } };
+}
+
 const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
   read: 'cacheRead',
   write: 'cacheWrite',
@@ -98,7 +115,8 @@ const EACH_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
 function readPrices(fields: readonly string[]): Partial<ModelPrices> {
   const prices: { -readonly [Name in keyof ModelPrices]?: ModelPrices[Name] } = {};
   for (const field of fields) {
-    if (field === BY_RESPONSES || field === BY_RAW_PREDICT || field.startsWith(CAN)) continue;
+    if (field === BY_RESPONSES || field === BY_RAW_PREDICT || field.startsWith(CAN) || field.startsWith(THINKS))
+      continue;
     const [name = '', value = ''] = field.split('=');
     const known = PRICE_NAMES[name];
     const each = EACH_NAMES[name];

@@ -1,5 +1,5 @@
 import type { ApiCredentials } from '../dialects/authorise-upstream.ts';
-import type { DialectName } from '../dialects/dialect.ts';
+import type { DialectName, ThinkingFacts } from '../dialects/dialect.ts';
 
 /** One model API: data, never code. Nine in ten speak OpenAI's dialect and differ by address and key alone. */
 export interface ModelApi {
@@ -63,6 +63,7 @@ export interface KnownModel {
   readonly structuredOutput?: boolean;
   readonly reasoning?: boolean;
   readonly temperature?: boolean;
+  readonly thinking?: ThinkingFacts;
   /** Days (`2030-01-31`), months or years: when it came out, was changed last, and until when it knows the world. */
   readonly released?: string;
   readonly updated?: string;

@@ -36,6 +36,77 @@ export interface ModelFacts {
   /** The caller may choose the temperature. */
   readonly temperature?: boolean;
   readonly structuredOutput?: boolean;
+  readonly thinking?: ThinkingFacts;
+}
+
+/**
+ * How a model is asked to think: with a number of tokens (`budget`), with Claude's effort (`adaptive`), with Gemini's level, with OpenAI's
+ * field (`effort`), or with Nova's configuration (`config`).
+ */
+export const THINKING_STYLES = ['budget', 'adaptive', 'level', 'effort', 'config'] as const;
+
+export interface ThinkingFacts {
+  readonly style: (typeof THINKING_STYLES)[number];
+  /** The efforts that it knows. `none`: it can be asked not to think. */
+  readonly efforts: readonly string[];
+}
+
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
+
+/** The least effort that a model knows and that is not below the wanted one, else its highest. Undefined for a word that nobody knows. */
+export function nearestEffort({ efforts }: ThinkingFacts, wanted: string): string | undefined {
+  const least = EFFORTS.indexOf(wanted);
+  if (least === -1) return undefined;
+  const known = EFFORTS.filter((effort) => efforts.includes(effort));
+  return known.find((effort) => EFFORTS.indexOf(effort) >= least) ?? known.at(-1);
+}
+
+const UP_TO_HIGH = ['low', 'medium', 'high'];
+const UP_TO_MAX = [...UP_TO_HIGH, 'xhigh', 'max'];
+
+/**
+ * THE TABLE of names, for models whose row of the catalogue does not say how they think, or that have none. The first line counts whose
+ * words are all in the name and whose version the model has reached: 406 for `claude-opus-4-6`, 300 for `gemini-3-pro-preview`.
+ */
+const NAMED: readonly {
+  readonly words: readonly string[];
+  readonly since: number;
+  readonly thinking: ThinkingFacts;
+}[] = [
+  { words: ['claude', 'mythos'], since: 0, thinking: { style: 'adaptive', efforts: UP_TO_MAX } },
+  { words: ['claude', 'fable'], since: 0, thinking: { style: 'adaptive', efforts: UP_TO_MAX } },
+  { words: ['claude'], since: 407, thinking: { style: 'adaptive', efforts: ['none', ...UP_TO_MAX] } },
+  { words: ['claude'], since: 406, thinking: { style: 'adaptive', efforts: ['none', ...UP_TO_HIGH] } },
+  { words: ['claude'], since: 307, thinking: { style: 'budget', efforts: ['none'] } },
+  { words: ['gemini-3-pro'], since: 300, thinking: { style: 'level', efforts: ['low', 'high'] } },
+  { words: ['gemini', 'flash'], since: 300, thinking: { style: 'level', efforts: ['minimal', ...UP_TO_HIGH] } },
+  { words: ['gemini'], since: 300, thinking: { style: 'level', efforts: UP_TO_HIGH } },
+  { words: ['gemini', 'pro'], since: 205, thinking: { style: 'budget', efforts: [] } },
+  { words: ['gemini'], since: 205, thinking: { style: 'budget', efforts: ['none'] } },
+  { words: ['command', 'reasoning'], since: 0, thinking: { style: 'budget', efforts: ['none'] } },
+  { words: ['gpt-oss'], since: 0, thinking: { style: 'effort', efforts: UP_TO_HIGH } },
+  { words: ['nova-2'], since: 0, thinking: { style: 'config', efforts: UP_TO_HIGH } },
+];
+
+/** How a model thinks: as its row says, else as its name lets one expect. Undefined: not that anybody knows. */
+export function thinkingOf({ model, facts }: Pick<DialectContext, 'model' | 'facts'>): ThinkingFacts | undefined {
+  if (facts?.reasoning === false) return undefined;
+  return facts?.thinking ?? namedThinking(model);
+}
+
+export function namedThinking(model: string): ThinkingFacts | undefined {
+  return NAMED.find(
+    ({ words, since }) => words.every((word) => model.includes(word)) && versionOf(model, words[0] ?? '') >= since,
+  )?.thinking;
+}
+
+/** `claude-3-haiku-20240307` is 300; a Claude without a number is of a newer kind, any other model of an older one. */
+export function versionOf(model: string, family: string): number {
+  const words = model.slice(model.indexOf(family.split('-', 1)[0] ?? '')).split(/[^a-z0-9]/);
+  const first = words.findIndex((word) => /^\d{1,2}$/.test(word));
+  if (first === -1) return family === 'claude' ? 500 : 0;
+  const minor = words[first + 1] ?? '';
+  return Number(words[first]) * 100 + (/^\d{1,2}$/.test(minor) ? Number(minor) : 0);
 }
 
 /** A request as the upstream takes it; authentication comes on top (`authorise-upstream.ts`). */

@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { knownModels } from '../../../src/completions/apis/known-models.ts';
 import type { ChatRequest } from '../../../src/completions/contract/chat.ts';
 import { anthropicDialect } from '../../../src/completions/dialects/anthropic/anthropic-dialect.ts';
+import { bedrockDialect } from '../../../src/completions/dialects/bedrock/bedrock-dialect.ts';
+import { cohereDialect } from '../../../src/completions/dialects/cohere/cohere-dialect.ts';
 import type { ModelFacts } from '../../../src/completions/dialects/dialect.ts';
 import { googleDialect } from '../../../src/completions/dialects/google/google-dialect.ts';
+import { openaiDialect } from '../../../src/completions/dialects/openai/openai-dialect.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as upstreams read them
 type Json = any;
@@ -46,4 +50,76 @@ test('the catalogue says what a model takes, and wins over its name', () => {
   assert.equal(gemini.body.generationConfig.thinkingConfig.thinkingBudget, 24_576);
   const still = encode(googleDialect, 'gemini-2.5-flash-image', { reasoning: false });
   assert.deepEqual([still.body.generationConfig.thinkingConfig, still.dropped], [undefined, ['reasoning_effort']]);
+});
+
+test('the row of a model says how it is asked to think, whatever its name is', () => {
+  const encode = (dialect: Encoder, thinking: ModelFacts['thinking'], effort: string, model = 'house-model') => {
+    const request = {
+      model: 'x',
+      messages: [{ role: 'user', content: 'Hi' }],
+      reasoning_effort: effort,
+      max_tokens: 40_000,
+    };
+    const context = {
+      model,
+      stream: false,
+      id: 'a',
+      created: 1,
+      facts: { reasoning: true, ...(thinking && { thinking }) },
+    };
+    return dialect.encodeRequest(request as unknown as ChatRequest, context).body as Json;
+  };
+  const adaptive = { style: 'adaptive', efforts: ['low', 'high'] } as const;
+  const claude = encode(anthropicDialect, adaptive, 'medium');
+  assert.deepEqual([claude.thinking.type, claude.output_config], ['adaptive', { effort: 'high' }]);
+  assert.deepEqual(encode(anthropicDialect, adaptive, 'none').output_config, { effort: 'low' });
+  const stops = { style: 'adaptive', efforts: ['none', 'low'] } as const;
+  assert.deepEqual(encode(anthropicDialect, stops, 'none').thinking, { type: 'disabled' });
+  const budget = { style: 'budget', efforts: ['none'] } as const;
+  const old = encode(anthropicDialect, budget, 'low', 'claude-opus-4-8');
+  assert.deepEqual([old.thinking, old.output_config], [{ type: 'enabled', budget_tokens: 2048 }, undefined]);
+
+  const gemini = (thinking: ModelFacts['thinking'], effort: string) =>
+    encode(googleDialect, thinking, effort).generationConfig.thinkingConfig;
+  const level = { style: 'level', efforts: ['low', 'high'] } as const;
+  assert.deepEqual(gemini(level, 'medium'), { thinkingLevel: 'high', includeThoughts: true });
+  assert.deepEqual(gemini(budget, 'none'), { thinkingBudget: 0 });
+  assert.deepEqual(gemini({ style: 'budget', efforts: [] }, 'none'), { thinkingBudget: 128 });
+
+  const converse = (thinking: ModelFacts['thinking'], effort: string) =>
+    encode(bedrockDialect, thinking, effort, 'arn:aws:bedrock:profile/1').additionalModelRequestFields;
+  assert.deepEqual(converse(adaptive, 'high').output_config, { effort: 'high' });
+  assert.deepEqual(converse({ style: 'effort', efforts: ['low', 'medium'] }, 'high'), { reasoning_effort: 'medium' });
+  const config = { style: 'config', efforts: ['low', 'medium', 'high'] } as const;
+  assert.deepEqual(converse(config, 'xhigh'), { reasoningConfig: { type: 'enabled', maxReasoningEffort: 'high' } });
+  assert.equal(converse(config, 'none'), undefined);
+
+  assert.deepEqual(encode(cohereDialect, budget, 'low').thinking, { type: 'enabled', token_budget: 2048 });
+});
+
+test('the rows of all Claude and Gemini models that think say how, so that no name of theirs decides', () => {
+  let seen = 0;
+  for (const api of ['anthropic', 'google', 'google-vertex', 'amazon-bedrock']) {
+    for (const { id, reasoning, thinking } of knownModels(api).values()) {
+      const families = api === 'amazon-bedrock' ? /claude|gpt-oss|nova-2/ : /claude|gemini/;
+      if (reasoning !== true || !families.test(id)) continue;
+      assert.ok(thinking, `${api}/${id}`);
+      seen += 1;
+    }
+  }
+  assert.ok(seen > 80);
+});
+
+test('the row of a model of OpenAI says whether it counts what it thinks, and the limit has its name then', () => {
+  const limits = (model: string, facts: ModelFacts, servesResponses = true) => {
+    const request = { model: 'x', messages: [{ role: 'user', content: 'Hi' }], max_tokens: 9 } as ChatRequest;
+    const context = { model, stream: false, id: 'a', created: 1, facts, servesResponses };
+    const { max_tokens: old, max_completion_tokens: modern } = openaiDialect.encodeRequest(request, context)
+      .body as Json;
+    return [old, modern];
+  };
+  assert.deepEqual(limits('house-model', { reasoning: true }), [undefined, 9]);
+  assert.deepEqual(limits('gpt-5-chat-latest', { reasoning: false }), [9, undefined]);
+  assert.deepEqual(limits('gpt-5', {}), [undefined, 9]);
+  assert.deepEqual(limits('deepseek-reasoner', { reasoning: true }, false), [9, undefined], 'of another maker');
 });

@@ -1,16 +1,12 @@
 import type { ChatRequest, Usage } from '../../contract/chat.ts';
 import { usageOf } from '../answer.ts';
-import type { ModelFacts } from '../dialect.ts';
+import { type ModelFacts, namedThinking, nearestEffort, type ThinkingFacts, versionOf } from '../dialect.ts';
 import { asCount, asObject, type JsonObject } from '../json-value.ts';
 
 /** What a model's row of the catalogue, else its name, tells about what its API takes. Claude's versions differ, and say so by refusing. */
 export interface ClaudeModel {
-  readonly thinks: boolean;
-  /** It decides itself how much to think, guided by an effort; older ones get a budget. */
-  readonly adaptive: boolean;
-  /** Efforts beyond `high`. */
-  readonly knowsExtraEffort: boolean;
-  readonly mayStopThinking: boolean;
+  /** Undefined: it does not think. `adaptive` ones decide themselves how much, guided by an effort; older ones get a budget. */
+  readonly thinking: ThinkingFacts | undefined;
   /** How many of temperature and top_p it takes together. */
   readonly samplingFields: 0 | 1 | 2;
   /** It follows a schema by itself (`output_config.format`, strict tools). */
@@ -20,10 +16,7 @@ export interface ClaudeModel {
 
 /** Others that speak Claude's dialect: nothing is taken for granted. */
 const UNKNOWN_MODEL: ClaudeModel = {
-  thinks: true,
-  adaptive: false,
-  knowsExtraEffort: false,
-  mayStopThinking: true,
+  thinking: { style: 'budget', efforts: ['none'] },
   samplingFields: 2,
   followsSchema: false,
   defaultMaxTokens: 8192,
@@ -31,10 +24,10 @@ const UNKNOWN_MODEL: ClaudeModel = {
 
 export function claudeModel(name: string, facts: ModelFacts = {}): ClaudeModel {
   const named = namedModel(name);
-  const { reasoning, temperature, structuredOutput } = facts;
+  const { reasoning, thinking, temperature, structuredOutput } = facts;
   return {
     ...named,
-    thinks: reasoning ?? named.thinks,
+    thinking: reasoning === false ? undefined : (thinking ?? named.thinking ?? (reasoning && UNKNOWN_MODEL.thinking)),
     samplingFields:
       temperature === false ? 0 : temperature === true && named.samplingFields === 0 ? 1 : named.samplingFields,
     followsSchema: structuredOutput ?? named.followsSchema,
@@ -45,24 +38,13 @@ function namedModel(name: string): ClaudeModel {
   const at = name.indexOf('claude');
   if (at === -1) return UNKNOWN_MODEL;
   const words = name.slice(at).split(/[^a-z0-9]/);
-  const version = versionOf(words);
+  const version = versionOf(name, 'claude');
   return {
-    thinks: version >= 307,
-    adaptive: version >= 406,
-    knowsExtraEffort: version >= 407,
-    mayStopThinking: !words.includes('mythos') && !words.includes('fable'),
+    thinking: namedThinking(name),
     samplingFields: version >= 407 ? 0 : version >= 401 ? 1 : 2,
     followsSchema: version >= 405 || (version >= 401 && words.includes('opus')),
     defaultMaxTokens: version >= 307 ? 32_000 : version >= 305 ? 8192 : 4096,
   };
-}
-
-/** `claude-opus-4-6` is 406 and `claude-3-haiku-20240307` is 300; a name without a number is of a newer kind. */
-function versionOf(words: readonly string[]): number {
-  const first = words.findIndex((word) => /^\d{1,2}$/.test(word));
-  if (first === -1) return 500;
-  const minor = words[first + 1] ?? '';
-  return Number(words[first]) * 100 + (/^\d{1,2}$/.test(minor) ? Number(minor) : 0);
 }
 
 /** What of temperature and top_p the model takes; what it does not is added to `dropped`. */
@@ -95,14 +77,6 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
   ['max', 32_768],
 ]);
 
-const EFFORTS: ReadonlyMap<string, string> = new Map([
-  ['none', 'low'],
-  ['minimal', 'low'],
-  ['low', 'low'],
-  ['medium', 'medium'],
-  ['high', 'high'],
-]);
-
 interface ThinkingWish {
   /** OpenAI's `reasoning_effort`. */
   readonly effort: string | undefined;
@@ -133,30 +107,27 @@ export function encodeThinking({
   dropped,
 }: ThinkingWish): EncodedThinking {
   if (effort === undefined) return {};
+  const { thinking } = model;
+  const isAdaptive = thinking?.style === 'adaptive';
   if (effort === 'none') {
-    if (!model.adaptive) return {};
-    if (model.mayStopThinking) return { thinking: { type: 'disabled' } };
+    if (!isAdaptive) return {};
+    if (thinking.efforts.includes('none')) return { thinking: { type: 'disabled' } };
   }
-  if (!model.thinks) {
+  if (thinking === undefined) {
     dropped.add('reasoning_effort');
     return {};
   }
-  const named = model.adaptive ? effortOf(effort, model) : undefined;
+  const named = isAdaptive ? nearestEffort(thinking, effort) : undefined;
   if (named !== undefined) {
     return { effort: named, ...(!forced && { thinking: { type: 'adaptive', display: 'summarized' } }) };
   }
   const budget =
     given === undefined ? Math.min(BUDGETS.get(effort) ?? 0, Math.floor(limit * 0.75)) : Math.min(given, limit - 1);
-  if (model.adaptive || forced || budget < MIN_BUDGET || lacksThinking) {
+  if (isAdaptive || forced || budget < MIN_BUDGET || lacksThinking) {
     dropped.add('reasoning_effort');
     return {};
   }
   return { thinking: { type: 'enabled', budget_tokens: budget } };
-}
-
-function effortOf(effort: string, { knowsExtraEffort }: ClaudeModel): string | undefined {
-  if (effort === 'xhigh' || effort === 'max') return knowsExtraEffort ? effort : 'high';
-  return EFFORTS.get(effort);
 }
 
 /** What was read from or written into the cache is not part of Claude's input tokens, but of OpenAI's prompt. */

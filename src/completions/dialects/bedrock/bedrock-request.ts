@@ -18,7 +18,14 @@ import {
   type TextItem,
   type Turn,
 } from '../conversation.ts';
-import { type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
+import {
+  type DialectContext,
+  nearestEffort,
+  pathSegment,
+  type Steps,
+  thinkingOf,
+  type UpstreamRequest,
+} from '../dialect.ts';
 import type { JsonObject } from '../json-value.ts';
 import {
   type AnswerSchema,
@@ -55,8 +62,8 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   const wantsObject = request.response_format?.type === 'json_object';
   const toolSchema = bySchema ? undefined : (schema?.schema ?? (wantsObject ? ANY_OBJECT : undefined));
   const tools = encodeTools(request, toolSchema, calledNames, names, steps);
-  const limit = maxTokens(request) ?? (context.model.includes('claude') ? context.maxOutputTokens : undefined);
-  const reasoning = encodeReasoning(request, context.model, model, {
+  const limit = maxTokens(request) ?? (isClaude(context) ? context.maxOutputTokens : undefined);
+  const reasoning = encodeReasoning(request, context, model, {
     budget: thinkingBudget(request),
     limit: limit ?? model.defaultMaxTokens,
     lacksThinking: calledWithoutThinking(messages),
@@ -71,7 +78,7 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   };
   const hasBudget = (reasoning.thinking as JsonObject | undefined)?.type === 'enabled';
   const sampling = readSampling(request, model, hasBudget, names);
-  const config = encodeInference(request, context.model, limit, sampling, names);
+  const config = encodeInference(request, context, limit, sampling, names);
   const body: JsonObject = {
     messages,
     ...(instructions.length > 0 && { system: instructions.flatMap(encodeTextBlock) }),
@@ -86,9 +93,16 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
   return { path, headers: {}, body, dropped: [...names] };
 }
 
+/** Claude's ways to think are its own, so that a row may say so of a model whose name does not. */
+function isClaude({ model, facts }: DialectContext): boolean {
+  const style = facts?.thinking?.style;
+  return style === undefined ? model.includes('claude') : style === 'adaptive' || style === 'budget';
+}
+
 /** Older Claude models and Nova must be made to call a tool instead. */
-function followsSchema({ model: name, facts }: DialectContext, model: ClaudeModel): boolean {
-  return name.includes('claude') ? model.followsSchema : (facts?.structuredOutput ?? !name.includes('amazon.nova'));
+function followsSchema(context: DialectContext, model: ClaudeModel): boolean {
+  const { model: name, facts } = context;
+  return isClaude(context) ? model.followsSchema : (facts?.structuredOutput ?? !name.includes('amazon.nova'));
 }
 
 function jsonFormat({ name, schema }: AnswerSchema, dropped: Set<string>, steps: Steps): JsonObject {
@@ -104,13 +118,13 @@ function isTextMap(value: unknown): boolean {
 
 function encodeInference(
   request: ChatRequest,
-  name: string,
+  context: DialectContext,
   limit: number | undefined,
   { temperature, topP }: ReturnType<typeof readSampling>,
   dropped: Set<string>,
 ): JsonObject {
   const stop = visibleStops(request, dropped);
-  const warmest = name.includes('claude') || name.includes('amazon.') ? 1 : 2;
+  const warmest = isClaude(context) || context.model.includes('amazon.') ? 1 : 2;
   return {
     ...(limit !== undefined && { maxTokens: limit }),
     ...(temperature !== undefined && { temperature: Math.min(warmest, temperature) }),
@@ -122,21 +136,23 @@ function encodeInference(
 /** Each family of models has its own field for it, beside those of Converse. */
 function encodeReasoning(
   { reasoning_effort: effort }: ChatRequest,
-  name: string,
+  context: DialectContext,
   model: ClaudeModel,
   wish: Omit<Parameters<typeof encodeThinking>[0], 'effort' | 'model'>,
 ): JsonObject {
   if (effort === null || effort === undefined) return {};
-  if (name.includes('claude')) {
+  if (isClaude(context)) {
     const { thinking, effort: named } = encodeThinking({ ...wish, effort, model });
     return {
       ...(thinking !== undefined && { thinking }),
       ...(named !== undefined && { output_config: { effort: named } }),
     };
   }
-  if (name.includes('gpt-oss')) return { reasoning_effort: effort };
-  if (name.includes('nova-2') && ['low', 'medium', 'high'].includes(effort)) {
-    return { reasoningConfig: { type: 'enabled', maxReasoningEffort: effort } };
+  const thinks = thinkingOf(context);
+  const known = thinks === undefined ? undefined : nearestEffort(thinks, effort);
+  if (thinks?.style === 'effort' && known !== undefined) return { reasoning_effort: known };
+  if (thinks?.style === 'config' && known !== undefined && effort !== 'none') {
+    return { reasoningConfig: { type: 'enabled', maxReasoningEffort: known } };
   }
   if (effort !== 'none') wish.dropped.add('reasoning_effort');
   return {};

@@ -14,15 +14,16 @@ import {
   usageOf,
 } from '../answer.ts';
 import { asFunctionCall, droppedPiece, readContent } from '../conversation.ts';
-import type {
-  DecodedAnswer,
-  Dialect,
-  DialectContext,
-  Steps,
-  StreamEvent,
-  StreamStep,
-  UpstreamFailure,
-  UpstreamRequest,
+import {
+  type DecodedAnswer,
+  type Dialect,
+  type DialectContext,
+  type Steps,
+  type StreamEvent,
+  type StreamStep,
+  thinkingOf,
+  type UpstreamFailure,
+  type UpstreamRequest,
 } from '../dialect.ts';
 import {
   brokenAnswer,
@@ -268,7 +269,7 @@ function encodeCohereRequest(request: ChatRequest, context: DialectContext): Ups
     ...(isJson && {
       response_format: { type: 'json_object', ...(schema !== undefined && { json_schema: schema.schema }) },
     }),
-    ...encodeThinking(request, context.model, names),
+    ...encodeThinking(request, context, names),
     ...own,
   };
   return { path: '/chat', headers: {}, body, dropped: [...names] };
@@ -347,9 +348,13 @@ function encodeTools({ functions, choice }: ToolUse): JsonObject {
   };
 }
 
-function encodeThinking({ reasoning_effort: effort }: ChatRequest, model: string, dropped: Set<string>): JsonObject {
+function encodeThinking(
+  { reasoning_effort: effort }: ChatRequest,
+  context: DialectContext,
+  dropped: Set<string>,
+): JsonObject {
   if (effort === null || effort === undefined) return {};
-  if (!model.includes('reasoning')) {
+  if (thinkingOf(context)?.style !== 'budget') {
     if (effort !== 'none') dropped.add('reasoning_effort');
     return {};
   }

@@ -10,7 +10,16 @@ import {
   type TurnItem,
   unpackProofs,
 } from '../conversation.ts';
-import { type DialectContext, pathSegment, type Steps, type UpstreamRequest } from '../dialect.ts';
+import {
+  type DialectContext,
+  nearestEffort,
+  pathSegment,
+  type Steps,
+  type ThinkingFacts,
+  thinkingOf,
+  type UpstreamRequest,
+  versionOf,
+} from '../dialect.ts';
 import { asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import {
   answerSchema,
@@ -128,13 +137,17 @@ function encodeSchema(
   return { isJsonSchema: false, schema: converted };
 }
 
-function encodeThinking(request: ChatRequest, { model, facts }: DialectContext, dropped: Set<string>): JsonObject {
+function encodeThinking(request: ChatRequest, context: DialectContext, dropped: Set<string>): JsonObject {
   const { reasoning_effort: effort } = request;
   const budget = thinkingBudget(request);
-  if (effort === null || effort === undefined)
-    return takesBudget(model) && budget !== undefined ? { thinkingConfig: { thinkingBudget: budget } } : {};
-  const config =
-    facts?.reasoning === false ? undefined : thinkingConfig(model, effort, { thinks: facts?.reasoning, budget });
+  const { model, facts } = context;
+  // A name without a version (`gemini-flash-latest`) of a model that thinks gets a budget, which newer ones take as well.
+  const unnamed = facts?.reasoning === true && model.includes('gemini') ? UNNAMED : undefined;
+  const thinking = thinkingOf(context) ?? unnamed;
+  if (effort === null || effort === undefined) {
+    return thinking?.style === 'budget' && budget !== undefined ? { thinkingConfig: { thinkingBudget: budget } } : {};
+  }
+  const config = thinking === undefined ? undefined : thinkingConfig(thinking, effort, budget);
   if (config === undefined) dropped.add('reasoning_effort');
   return config === undefined ? {} : { thinkingConfig: config };
 }
@@ -275,20 +288,13 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
   ['xhigh', 24_576],
 ]);
 
-const FIRST_THAT_THINKS = 205;
-/** What Gemini 2.5 Pro thinks at the least. */
-const MIN_PRO_BUDGET = 128;
+/** What a model thinks at the least that cannot be asked not to (Gemini 2.5 Pro). */
+const MIN_BUDGET = 128;
+const UNNAMED: ThinkingFacts = { style: 'budget', efforts: ['none'] };
 
-/** 205 for `gemini-2.5-flash`, 300 for `gemini-3-pro-preview`; 0 for a model that is not a Gemini. */
+/** 205 for `gemini-2.5-flash`; 0 for a model that is not a Gemini. */
 function geminiVersion(model: string): number {
-  const [, major, minor] = /gemini-(\d{1,2})(?:\.(\d{1,2}))?/.exec(model) ?? [];
-  return major === undefined ? 0 : Number(major) * 100 + Number(minor ?? 0);
-}
-
-/** Whether a model takes a number of tokens to think. */
-function takesBudget(model: string): boolean {
-  const version = geminiVersion(model);
-  return version >= FIRST_THAT_THINKS && version < 300;
+  return model.includes('gemini') ? versionOf(model, 'gemini') : 0;
 }
 
 /** Models since 2.5, and names without a version (`gemini-flash-latest`), take JSON Schema as it is. */
@@ -297,41 +303,14 @@ function takesJsonSchema(model: string): boolean {
   return version === 0 ? model.includes('gemini') : version >= 205;
 }
 
-/**
- * OpenAI's `reasoning_effort` as a budget or, from Gemini 3 on, as a level. Undefined: the model has neither. A name without a
- * version (`gemini-flash-latest`) of a model that thinks gets a budget, which newer ones take as well.
- */
-function thinkingConfig(
-  model: string,
-  effort: string,
-  { thinks = false, budget: given }: { readonly thinks?: boolean | undefined; readonly budget?: number | undefined },
-): JsonObject | undefined {
-  const version = geminiVersion(model) || (thinks && model.includes('gemini') ? FIRST_THAT_THINKS : 0);
-  if (version >= 300) {
-    const level = thinkingLevel(model, effort);
+/** OpenAI's `reasoning_effort` as a budget or, from Gemini 3 on, as a level. Undefined: the model has neither. */
+function thinkingConfig(thinking: ThinkingFacts, effort: string, given: number | undefined): JsonObject | undefined {
+  if (thinking.style === 'level') {
+    const level = nearestEffort(thinking, effort);
     return level === undefined ? undefined : { thinkingLevel: level, includeThoughts: effort !== 'none' };
   }
-  if (version < FIRST_THAT_THINKS) return undefined;
-  if (effort === 'none') return { thinkingBudget: model.includes('pro') ? MIN_PRO_BUDGET : 0 };
+  if (thinking.style !== 'budget') return undefined;
+  if (effort === 'none') return { thinkingBudget: thinking.efforts.includes('none') ? 0 : MIN_BUDGET };
   const budget = given ?? BUDGETS.get(effort);
   return budget === undefined ? undefined : { thinkingBudget: budget, includeThoughts: true };
-}
-
-/** Only the fast models go below `low`, and the first Pro knew nothing between `low` and `high`. */
-function thinkingLevel(model: string, effort: string): string | undefined {
-  switch (effort) {
-    case 'none':
-    case 'minimal':
-      return model.includes('flash') ? 'minimal' : 'low';
-    case 'low':
-      return 'low';
-    case 'medium':
-      return model.includes('gemini-3-pro') ? 'high' : 'medium';
-    case 'high':
-    case 'xhigh':
-    case 'max':
-      return 'high';
-    default:
-      return undefined;
-  }
 }

@@ -46,7 +46,7 @@ export function azurePath(baseUrl: string, deployment: string, operation: string
 /** Fields that a request of the Responses API may have, and that many servers of this dialect refuse. */
 const ONLY_OPENAI = ['prompt_cache_key', 'prompt_cache_retention', 'verbosity'] as const;
 const NOTHING_REFUSED: ReadonlySet<string> = new Set();
-/** Models that count what they think as output and refuse the old name of the limit. */
+/** Names of OpenAI's models that count what they think as output and refuse the old name of the limit. */
 const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
 
 /**
@@ -68,7 +68,7 @@ function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): Ups
       }
     }
   }
-  renameLimit(body, refused, context.model);
+  renameLimit(body, refused, countsReasoning(context));
   for (const name of refused) {
     if (body[name] === undefined) continue;
     if (asksForSomething(name, body[name])) dropped.push(name);
@@ -85,9 +85,14 @@ function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): Ups
   return { path: '/chat/completions', headers: {}, body, dropped };
 }
 
+/** Whether a model of OpenAI's counts what it thinks: its row says so, else its name. */
+function countsReasoning({ model, facts, servesResponses }: DialectContext): boolean {
+  return (servesResponses === true ? facts?.reasoning : undefined) ?? COUNTS_REASONING.test(model);
+}
+
 /** The limit has two names, and some APIs know only one of them. */
-function renameLimit(body: JsonObject, refused: ReadonlySet<string>, model: string): void {
-  const needsModern = refused.has('max_tokens') || COUNTS_REASONING.test(model);
+function renameLimit(body: JsonObject, refused: ReadonlySet<string>, counts: boolean): void {
+  const needsModern = refused.has('max_tokens') || counts;
   if (!needsModern && !refused.has('max_completion_tokens')) return;
   const [from, to] = needsModern ? ['max_tokens', 'max_completion_tokens'] : ['max_completion_tokens', 'max_tokens'];
   if (refused.has(to) || body[from] === null || body[from] === undefined) return;
