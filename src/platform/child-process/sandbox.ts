@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { closeSync, constants, fstatSync, lstatSync, openSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { delimiter, isAbsolute } from 'node:path';
@@ -172,7 +173,8 @@ function createSandbox(options: CreateSandboxOptions): Sandbox {
       try {
         return await startBehind(given, fence, held?.fd);
       } finally {
-        await held?.close();
+        // Not waited for: Node drops the output of a program that ends before anyone listens.
+        void held?.close();
       }
     },
     stop: networks.stop,
@@ -385,7 +387,7 @@ async function run(
     said = `${said}${text}`.slice(0, MAX_SAID);
   });
   const stopTimer = clock.after(TRIAL_MS, () => void started.stop({ graceMs: 0 }));
-  const { code, stderrTail } = await started.exited;
+  const [{ code, stderrTail }] = await Promise.all([started.exited, once(started.stdout, 'close')]);
   stopTimer();
   return { code, output: `${said}${stderrTail}`.replaceAll(/\s+/g, ' ').trim() };
 }

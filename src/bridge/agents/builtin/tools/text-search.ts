@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { findExecutable } from '../../../../platform/child-process/child-environment.ts';
 import { type Clock, withinTime } from '../../../../platform/clock/clock.ts';
@@ -41,7 +42,9 @@ export async function filesByRipgrep(
     signal.addEventListener('abort', stop);
     try {
       started.stdin.end();
-      const exit = await withinTime(clock, RIPGREP_MS, started.exited, () => undefined);
+      // On a loaded machine the last of its list comes later than its end.
+      const ended = Promise.all([started.exited, once(started.stdout, 'close')]).then(([exit]) => exit);
+      const exit = await withinTime(clock, RIPGREP_MS, ended, () => undefined);
       // One that has ended is not waited for again: looking for what it left behind takes longer than the search.
       if (exit === undefined) await started.stop(NO_GRACE);
       signal.throwIfAborted();
