@@ -56,7 +56,7 @@ async function openStarts(scope: Scope, program: string): Promise<{ readonly fen
   const state = await openSandbox({
     program,
     environment: { PATH },
-    limits: { processes: 1000, memoryBytes: 2 ** 33, temporaryBytes: 2 ** 22 },
+    limits: { processes: 1000, memoryBytes: 2 ** 33, cpuPercent: 0, temporaryBytes: 2 ** 22 },
     hosts: [],
     serveOwn: (_name, _asked, response) => void response.end(),
     clock: systemClock,

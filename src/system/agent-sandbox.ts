@@ -52,6 +52,7 @@ function findSandbox({ settings, environment, clock, serveOwn }: AgentSandboxOpt
     limits: {
       processes: limits.sandbox_processes,
       memoryBytes: limits.sandbox_memory_bytes,
+      cpuPercent: limits.sandbox_cpu_percent,
       temporaryBytes: limits.sandbox_temporary_bytes,
     },
     serveOwn,

@@ -9,21 +9,23 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { identityOf } from '../../src/bridge/agents/agent-fence.ts';
 import { type Fence, openSandbox } from '../../src/platform/child-process/sandbox.ts';
+import { findLimitEnforcement } from '../../src/platform/child-process/sandbox-limits.ts';
 import { createSandboxNetworks } from '../../src/platform/child-process/sandbox-network.ts';
 import { startProcess } from '../../src/platform/child-process/start-process.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { findBubblewrap } from '../kit/bubblewrap.ts';
 import { freePort } from '../kit/free-port.ts';
 import { temporaryFolder } from '../kit/running-program.ts';
+import { until } from '../kit/until.ts';
 
 const { program: BUBBLEWRAP, missing } = await findBubblewrap();
 const options = { skip: missing };
 
-async function openForTest(t: TestContext, hosts: readonly string[], program = BUBBLEWRAP) {
+async function openForTest(t: TestContext, hosts: readonly string[], program = BUBBLEWRAP, cpuPercent = 0) {
   const state = await openSandbox({
     program,
     environment: { PATH: process.env.PATH ?? '' },
-    limits: { processes: 100, memoryBytes: 2 ** 33, temporaryBytes: 2 ** 22 },
+    limits: { processes: 100, memoryBytes: 2 ** 33, cpuPercent, temporaryBytes: 2 ** 22 },
     hosts,
     serveOwn: (name, _asked, response) => void response.end(`for ${name}`),
     clock: systemClock,
@@ -50,7 +52,8 @@ async function openForTest(t: TestContext, hosts: readonly string[], program = B
     started.stdout.setEncoding('utf8').on('data', (text: string) => {
       said += text;
     });
-    const { code, stderrTail } = await started.exited;
+    // On a loaded machine the last of its output comes later than its end.
+    const [{ code, stderrTail }] = await Promise.all([started.exited, once(started.stdout, 'close')]);
     return { code, said, stderrTail };
   };
   return { run, folder, sandbox: state.sandbox, fence };
@@ -119,7 +122,8 @@ test('programs find the names and certificates of the system, and no private key
   const { run } = await openForTest(t, []);
   const sameAsHere = (path: string) => (existsSync(path) ? readFileSync(path, 'utf8') : '');
   for (const path of ['/etc/passwd', '/etc/group', '/etc/nsswitch.conf', '/etc/resolv.conf', '/etc/ssl/openssl.cnf']) {
-    assert.equal((await run(`cat ${path} 2>/dev/null`)).said, sameAsHere(path), path);
+    const { said, stderrTail } = await run(`cat ${path}`);
+    assert.equal(said, sameAsHere(path), `${path}: ${stderrTail}`);
   }
   const { said } = await run('ls -A /etc/ssl /etc/pki/tls /etc/ca-certificates 2>/dev/null; ls /etc/ssl/certs | wc -l');
   assert.doesNotMatch(said, /private/);
@@ -129,6 +133,29 @@ test('programs find the names and certificates of the system, and no private key
   await run('rm -f /etc/passwd; echo changed >/etc/group');
   assert.match(sameAsHere('/etc/passwd'), /root/);
   assert.doesNotMatch(sameAsHere('/etc/group'), /changed/);
+});
+
+test('a program gets no more processor time than it may, where control groups can be used', options, async (t) => {
+  if (findLimitEnforcement().cpu === 'none') {
+    t.skip('THE LIMIT OF PROCESSOR TIME IS NOT TESTED: no control group for it can be made here');
+    return;
+  }
+  const { sandbox, fence } = await openForTest(t, [], BUBBLEWRAP, 5);
+  assert.match(sandbox.description, /at most 5 % of a core \(cgroup\)/);
+  const given = { command: 'sh', args: ['-c', 'while :; do :; done'], cwd: '/', env: { PATH: process.env.PATH ?? '' } };
+  const started = await sandbox.start(given, fence);
+  t.after(() => started.stop({ graceMs: 0 }));
+  const groups = () => readFileSync(`/proc/${started.pid}/cgroup`, 'utf8').split('\n');
+  const timed = () => groups().find((line) => /trestle-/.test(line) && /:([^:]*,)?cpu[,:]|^0::/.test(line));
+  await until('the program to join its group', () => timed() !== undefined);
+  const [number, , path = ''] = timed()?.split(':') ?? [];
+  const folder = join('/sys/fs/cgroup', number === '0' ? '' : 'cpu', path);
+  await until('the program to be held back', () => {
+    const [, times = '0'] = /^nr_throttled (\d+)$/m.exec(readFileSync(join(folder, 'cpu.stat'), 'utf8')) ?? [];
+    return Number(times) > 0;
+  });
+  await started.stop({ graceMs: 0 });
+  await until('the group to be gone', () => !existsSync(folder));
 });
 
 test('no process in the sandbox has a descriptor that leads out of it', options, async (t) => {

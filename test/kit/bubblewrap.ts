@@ -9,7 +9,7 @@ import { systemClock } from '../../src/platform/clock/clock.ts';
 const FOLDER = join(tmpdir(), 'trestle-bubblewrap');
 const PROGRAM = join(FOLDER, 'usr', 'bin', 'bwrap');
 const DOWNLOAD = 'apt-get download bubblewrap || { apt-get update && apt-get download bubblewrap; }';
-const LIMITS = { processes: 200, memoryBytes: 2 ** 33, temporaryBytes: 8 * 2 ** 20 };
+const LIMITS = { processes: 200, memoryBytes: 2 ** 33, cpuPercent: 0, temporaryBytes: 8 * 2 ** 20 };
 
 /**
  * The program of bubblewrap (`BUBBLEWRAP`, PATH, or Debian's package, unpacked in a folder of its own), and why it cannot be

@@ -35,6 +35,7 @@ test('without a file everything has the defaults of the documentation', () => {
     artifact_bytes_per_owner: 5 * 1024 ** 3,
     sandbox_processes: 1024,
     sandbox_memory_bytes: 8 * 1024 ** 3,
+    sandbox_cpu_percent: 0,
     sandbox_temporary_bytes: 1024 ** 3,
     attachment_bytes_per_owner: 209_715_200,
   });

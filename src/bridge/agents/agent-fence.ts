@@ -247,5 +247,12 @@ export const sandboxLimitSettings = {
     8192 * MIB,
     'Memory of one program in the sandbox: with all that it starts where control groups can be used, otherwise of each process.',
   ),
+  sandbox_cpu_percent: setting.integer({
+    default: 0,
+    minimum: 0,
+    maximum: 100_000,
+    description:
+      'Processor time of one program in the sandbox with all that it starts, in percent of one core, where control groups can be used; 150 is one and a half cores. 0: not limited.',
+  }),
   sandbox_temporary_bytes: bytes(1024 * MIB, 'What the private folder for temporary files may hold; it is in memory.'),
 };

@@ -201,7 +201,14 @@ function describe({ tools, hosts, enforcement, limits }: CreateSandboxOptions): 
       ? 'processes not limited (the program runs as root without a control group)'
       : `at most ${limits.processes} processes (${enforcement.processes})`;
   const memory = `memory by ${enforcement.memory === 'cgroup' ? 'cgroup' : 'rlimit, for each process'}`;
-  return `${tools.bubblewrap}, network: ${reach}, ${processes}, ${memory}`;
+  return `${tools.bubblewrap}, network: ${reach}, ${processes}, ${memory}${describeTime(enforcement, limits)}`;
+}
+
+function describeTime({ cpu }: LimitEnforcement, { cpuPercent }: SandboxLimits): string {
+  if (cpuPercent === 0) return '';
+  return cpu === 'cgroup'
+    ? `, at most ${cpuPercent} % of a core (cgroup)`
+    : ', processor time not limited (there is no control group for it)';
 }
 
 function joinArguments(procs: readonly string[], { enforcement, limits }: CreateSandboxOptions): readonly string[] {
