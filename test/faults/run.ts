@@ -48,7 +48,7 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   clock: { run: clockFaults, cycles: 8 },
   // Seeds, one after the other from the one that is given.
   simulation: { run: simulationFaults(SCENARIOS.filter((scenario) => scenario !== instancesScenario)), cycles: 1000 },
-  // Several instances on one database. About one seed in a hundred still fails, so it has a run of its own.
+  // Several instances on one database; seeds, too.
   instances: { run: simulationFaults([instancesScenario]), cycles: 10_000 },
   accounts: { run: accountsFaults, cycles: 10 },
   timing: { run: timingFaults, cycles: 200 },

@@ -25,6 +25,8 @@ export interface StoredTurn {
 
 /** An answer that does not come is one that was lost; a frozen instance keeps its connections open. */
 const CALL_MS = 120_000;
+export const MODEL = 'demo/echo?delay=50';
+export const ROUTING = { explicitProviderId: 'builtin', explicitModel: MODEL };
 
 export async function callBridge(url: string, method: string, params: object): Promise<Row> {
   const response = await fetch(`${url}/acp/rpc`, {
@@ -36,12 +38,16 @@ export async function callBridge(url: string, method: string, params: object): P
   return (await response.json()) as Row;
 }
 
+/** So many words, each another one. */
+export function numberedText(words: number): string {
+  return Array.from({ length: words }, (_, index) => `word${index}`).join(' ');
+}
+
 /** Begins a turn that says each word after a pause. */
 export async function beginTurn(url: string, sessionId: string, words: number): Promise<ReportedTurn> {
-  const taskPrompt = Array.from({ length: words }, (_, index) => `word${index}`).join(' ');
-  const routing = { explicitProviderId: 'builtin', explicitModel: 'demo/echo?delay=50' };
+  const taskPrompt = numberedText(words);
   try {
-    const { result, error } = await callBridge(url, 'session.start', { sessionId, taskPrompt, routing });
+    const { result, error } = await callBridge(url, 'session.start', { sessionId, taskPrompt, routing: ROUTING });
     const at = performance.now();
     if (result !== undefined) {
       const { status, code } = result as Row;
