@@ -50,8 +50,8 @@ const FOUND = [
   ['instances', 1416],
   // The end of a turn that another instance had stored could not be read, and followers got no end.
   ['instances', 2316],
-  // A session was free before the last of the turns of its dead instance had ended.
-  ['instances', 1720],
+  // A session stayed with an instance while others ended its turns, and the instance went on with them.
+  ['instances', 5190],
   // A call brought its updates to a connection that had yet to get those of another instance.
   ['instances', 2976],
   // Of the checker: what instances answer overtakes what others send, and a process may be frozen while it stops.

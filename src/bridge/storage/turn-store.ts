@@ -162,13 +162,9 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
     },
     async settleDead({ turn, session }, ended, update) {
       const { query } = database;
-      const others = query.selectFrom('turns').select('id').where('session_key', '=', session.key);
-      const open = others.where('instance', '=', turn.instance).where('ended_at', 'is', null);
       const release = query
         .updateTable('sessions')
-        .set({ reserved_seq: ended.lastSeq, epoch: sql<number>`epoch + 1`, updated_at: ended.now })
-        // Not before the last of its turns has ended: who finds the session free would get no end of the others.
-        .set(({ eb }) => ({ instance: eb.case().when(eb.exists(open)).then(eb.ref('instance')).else('').end() }))
+        .set({ instance: '', reserved_seq: ended.lastSeq, epoch: sql<number>`epoch + 1`, updated_at: ended.now })
         .where('key', '=', session.key)
         .where('reserved_seq', '=', session.reserved_seq)
         .where('instance', 'in', ['', turn.instance])
