@@ -40,7 +40,7 @@ export async function startTrestle({ folder, listen, settings, secrets }: Trestl
   const place = ['--config', file, '--data-dir', dataDirectoryOf(folder), '--listen', listen];
   const child = spawn(
     process.execPath,
-    ['--max-semi-space-size=8', 'scripts/run.cjs', 'src/main.ts', 'serve', '--json', ...place],
+    ['--max-semi-space-size=16', 'scripts/run.cjs', 'src/main.ts', 'serve', '--json', ...place],
     {
       cwd: PROJECT,
       env: { PATH, HOME, ...secrets },

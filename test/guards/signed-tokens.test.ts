@@ -97,6 +97,9 @@ test('wrong issuer, audience or type, expired tokens and keys that were rotated 
   const create = (issuer: string) =>
     createSignedTokens({ database, secretBox, publicUrl: () => issuer, clock, makeId });
   const signed = create('https://one.example');
+  // It has read the keys a moment before the first one was made.
+  const early = create('https://one.example');
+  assert.deepEqual(await early.keySet(), { keys: [] });
   const principal = { id: 'user:usr_1', role: 'user', teams: [], scopes: new Set() } as unknown as Principal;
   const { token } = await signed.issue(principal, ['completions']);
   assert.deepEqual(await signed.read(token), {
@@ -112,6 +115,7 @@ test('wrong issuer, audience or type, expired tokens and keys that were rotated 
   });
   assert.equal(await create('https://two.example').read(token), undefined, 'another issuer');
   assert.equal((await create('https://two.example').read(token, 'instance'))?.owner, 'user:usr_1', 'another instance');
+  assert.equal((await early.read(token, 'instance'))?.owner, 'user:usr_1', 'a key that is newer than the last look');
 
   const [row] = await database.query.selectFrom('signing_keys').selectAll().execute();
   assert.ok(row !== undefined && !row.private_key.includes('"d"'), 'sealed');

@@ -200,7 +200,9 @@ export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
     async read(token, from) {
       const { errors } = await load();
       const keyOf: JWTVerifyGetKey = async ({ kid = '' }) => {
-        const key = (await currentKeys()).get(kid) ?? (await currentKeys(NEW_KEY_PAUSE_MS)).get(kid);
+        // What comes from an instance is signed: a key that is not known was made a moment ago.
+        const newest = () => (from === 'instance' ? readKeys() : currentKeys(NEW_KEY_PAUSE_MS));
+        const key = (await currentKeys()).get(kid) ?? (await newest()).get(kid);
         if (key === undefined) throw new errors.JWKSNoMatchingKey();
         return key.publicKey;
       };
