@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { foldUpdates, NOTHING } from '../../src/console/live/fold-updates.ts';
+import { foldUpdates, groupLooks, NOTHING } from '../../src/console/live/fold-updates.ts';
 import fc from '../kit/properties.ts';
 
 type Update = Parameters<typeof foldUpdates>[1][number];
@@ -37,6 +37,31 @@ test('text that follows upon text is one item, a tool call is one item however o
     { command: 'npm test' },
   ]);
   assert.deepEqual([plan.length, usage?.inputTokens, lastSeq], [1, 3, 13]);
+});
+
+test('three and more calls in a row that only look at something are one line; failed, running and other calls are not in it', () => {
+  const call = (seq: number, toolKind: string, members: object = {}) =>
+    update(seq, {
+      kind: 'tool_call',
+      toolCallId: `c${seq}`,
+      title: `${seq}`,
+      toolKind,
+      status: 'completed',
+      ...members,
+    });
+  const shown = groupLooks(
+    foldUpdates(NOTHING, [
+      ...[call(1, 'read'), call(2, 'read'), call(3, 'edit')],
+      ...[call(4, 'read'), call(5, 'search'), call(6, 'read')],
+      ...[call(7, 'read', { status: 'failed' }), call(8, 'read'), call(9, 'read'), call(10, 'read')],
+      ...[call(11, 'read', { turnId: 't2' }), call(12, 'read', { turnId: 't2', status: 'in_progress' })],
+    ]).items,
+  );
+  assert.deepEqual(
+    shown.map((item) => (item.kind === 'group' ? item.calls.map(({ title }) => title).join('+') : item.key)),
+    ['1', '2', '3', '4+5+6', '7', '8+9+10', '11', '12'],
+  );
+  assert.equal(shown[3]?.key, '4', 'it is the same item while it grows');
 });
 
 test('steps of a run that write at the same time do not end up in one text', () => {

@@ -21,6 +21,7 @@ import {
   FORM_SCHEMA,
   kindUpdates,
   readFlags,
+  readUpdates,
   timedReports,
   workUpdates,
 } from './scripted-work.ts';
@@ -139,7 +140,10 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   kinds: ({ id }) => tell(id, kindUpdates),
   report: ({ id }, rest) => tell(id, timedReports(rest)),
   async work(conversation, rest) {
-    await tell(conversation.id, (rest === 'every' ? everyUpdate : workUpdates)(conversation.folder));
+    await tell(
+      conversation.id,
+      (rest === 'every' ? everyUpdate : rest === 'reads' ? readUpdates : workUpdates)(conversation.folder),
+    );
     return (await commands.ask?.(conversation, '')) ?? 'end_turn';
   },
   async wait({ id, cancelled }) {

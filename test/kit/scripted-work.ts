@@ -64,6 +64,10 @@ export function workUpdates(folder: string): readonly object[] {
   ];
 }
 
+/** Twelve files that are read one after the other. */
+export const readUpdates = (): readonly object[] =>
+  Array.from({ length: 12 }, (_, index) => call(`r${index}`, { title: `Read file-${index + 1}.ts`, kind: 'read' }));
+
 /** The answers that the agent offers when it asks for permission; one of them is of no kind of the protocol. */
 export const ASK_OPTIONS = [
   { optionId: 'always', name: 'Always', kind: 'allow_always' },

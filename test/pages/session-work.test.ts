@@ -234,6 +234,14 @@ test('keys move through a conversation; a message is called back; files go with 
   await log.getByText(/With notes\.txt, dot\.png|With dot\.png, notes\.txt/).waitFor();
   assert.equal(await log.getByText('dropped').count(), 0);
   assert.equal(await files.count(), 0);
+
+  // Reads in a row are one line, which opens.
+  await field.fill('work reads');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await log.getByText('12 reads').waitFor();
+  assert.equal(await log.getByText('Read file-12.ts').isVisible(), false);
+  await log.getByText('12 reads').click();
+  await log.getByText('Read file-12.ts').waitFor();
   assert.deepEqual(problems, []);
 });
 

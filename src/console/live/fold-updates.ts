@@ -136,3 +136,34 @@ function addCall(items: Item[], common: Common, update: Extract<Update, { kind: 
   if (known?.kind === 'tool') items[index] = { ...known, call: { ...known.call, ...call } };
   else items.push({ ...common, kind: 'tool', call });
 }
+
+/** Several calls in a row that only look at something, as one line. */
+export type Group = Common & { readonly kind: 'group'; readonly calls: readonly ToolCall[] };
+
+const LOOKS: ReadonlySet<string> = new Set(['read', 'search']);
+const MIN_GROUP = 3;
+
+/** Puts calls together that read or search, have ended well, and follow each other. */
+export function groupLooks(items: readonly Item[]): readonly (Item | Group)[] {
+  const shown: (Item | Group)[] = [];
+  let run: Extract<Item, { kind: 'tool' }>[] = [];
+  function end(): void {
+    const [first] = run;
+    if (first === undefined || run.length < MIN_GROUP) shown.push(...run);
+    else {
+      const { call: _call, ...common } = first;
+      shown.push({ ...common, kind: 'group', calls: run.map(({ call }) => call) });
+    }
+    run = [];
+  }
+  for (const item of items) {
+    const isLook = item.kind === 'tool' && LOOKS.has(item.call.toolKind) && item.call.status === 'completed';
+    const [first] = run;
+    if (!isLook || (first !== undefined && (first.turnId !== item.turnId || first.providerId !== item.providerId)))
+      end();
+    if (isLook) run.push(item);
+    else shown.push(item);
+  }
+  end();
+  return shown;
+}

@@ -1,7 +1,7 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { Turn } from '../../data/bridge.ts';
-import type { Item } from '../../live/fold-updates.ts';
+import { type Group, groupLooks, type Item } from '../../live/fold-updates.ts';
 import { tipOf, useShortcuts } from '../../shell/shortcuts.ts';
 import { copyText, Entry, type TurnActions } from './entries.tsx';
 
@@ -33,7 +33,10 @@ const NEAR_END = 80;
 export function Conversation(props: ConversationProps) {
   const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, actionsOf } = props;
   const [filter, setFilter] = useState<Filter>('all');
-  const items = useMemo(() => all.filter((item) => matches(item, filter)), [all, filter]);
+  const items = useMemo<readonly (Item | Group)[]>(
+    () => (filter === 'all' ? groupLooks(all) : all.filter((item) => matches(item, filter))),
+    [all, filter],
+  );
   const place = useRef<HTMLDivElement>(null);
   const [isFollowing, setFollowing] = useState(true);
   const byId = useMemo(() => new Map(turns.map((turn) => [turn.turnId, turn])), [turns]);
@@ -60,7 +63,7 @@ export function Conversation(props: ConversationProps) {
   /** The key of the item that the keys have gone to. */
   const [current, setCurrent] = useState<string>();
   /** Goes to the next item of a kind, before (-1) or after (1) the current one, or from the end of the list. */
-  function step(direction: 1 | -1, isSought: (item: Item) => boolean): void {
+  function step(direction: 1 | -1, isSought: (item: Item | Group) => boolean): void {
     const at = items.findIndex(({ key }) => key === current);
     const rest = direction === 1 ? items.slice(at + 1) : items.slice(0, at === -1 ? length : at);
     const found = direction === 1 ? rest.find(isSought) : rest.findLast(isSought);
@@ -177,7 +180,7 @@ function Placed(props: {
   );
 }
 
-function matches(item: Item, filter: Filter): boolean {
+function matches(item: Item | Group, filter: Filter): boolean {
   if (filter === 'all') return true;
   if (filter === 'failed') {
     return (

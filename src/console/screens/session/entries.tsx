@@ -1,6 +1,6 @@
 import { memo } from 'react';
 import type { Turn } from '../../data/bridge.ts';
-import type { Item, ToolCall } from '../../live/fold-updates.ts';
+import type { Group, Item, ToolCall } from '../../live/fold-updates.ts';
 import { DiffView } from '../../parts/diff.tsx';
 import { Markdown } from '../../parts/markdown.tsx';
 import { TerminalText } from '../../parts/terminal-text.tsx';
@@ -17,7 +17,7 @@ export interface TurnActions {
 }
 
 interface EntryProps extends TurnActions {
-  readonly item: Item;
+  readonly item: Item | Group;
   readonly turn: Turn | undefined;
   /** Where the agent works. */
   readonly folder: string;
@@ -46,6 +46,15 @@ export const Entry = memo(function Entry({ item, turn, folder, ...actions }: Ent
       );
     case 'tool':
       return <Call call={item.call} folder={folder} />;
+    case 'group':
+      return (
+        <details className="call group">
+          <summary>{looksText(item.calls)}</summary>
+          {item.calls.map((call) => (
+            <Call key={call.toolCallId} call={call} folder={folder} />
+          ))}
+        </details>
+      );
     case 'note':
       return <p className={`note ${item.tone}`}>{visible(item.text)}</p>;
     case 'end':
@@ -136,6 +145,17 @@ function Call({ call, folder }: { readonly call: ToolCall; readonly folder: stri
   );
 }
 
+/** `12 reads`, `1 read, 2 searches`. */
+function looksText(calls: readonly ToolCall[]): string {
+  const count = (kind: string) => calls.filter(({ toolKind }) => toolKind === kind).length;
+  const [reads, searches] = [count('read'), count('search')];
+  const parts = [
+    reads === 0 ? '' : `${reads} ${reads === 1 ? 'read' : 'reads'}`,
+    searches === 0 ? '' : `${searches} ${searches === 1 ? 'search' : 'searches'}`,
+  ];
+  return parts.filter(Boolean).join(', ');
+}
+
 /** Agents give output as text, as blocks with text, or as any JSON. */
 export function outputText(output: unknown): string {
   if (output === undefined || output === null) return '';
@@ -158,9 +178,10 @@ function inputText(input: unknown): string {
 }
 
 /** What `c` copies of an item. */
-export function copyText(item: Item, turn: Turn | undefined): string {
+export function copyText(item: Item | Group, turn: Turn | undefined): string {
   if (item.kind === 'start') return turn?.prompt ?? '';
   if (item.kind === 'end') return turn?.output ?? item.message;
+  if (item.kind === 'group') return item.calls.map(({ title }) => title).join('\n');
   if (item.kind === 'tool') return [item.call.title, outputText(item.call.output)].filter(Boolean).join('\n');
   return item.text;
 }
