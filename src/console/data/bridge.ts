@@ -127,6 +127,10 @@ export const removeSchedule = (scheduleId: string) => request('DELETE', schedule
 export const exportAddress = (name: SessionName, form: 'markdown' | 'json') =>
   `${BASE}${place(name)}/export?form=${form}${name.owner === undefined ? '' : `&owner=${encodeURIComponent(name.owner)}`}`;
 
+/** Where programs read a session. */
+export const sessionPath = (name: SessionName) =>
+  `${place(name)}${name.owner === undefined ? '' : `?owner=${encodeURIComponent(name.owner)}`}`;
+
 const clients = new Map<string, TrestleClient>();
 
 /** Runs turns over HTTP, for a team where one is named. `/acp` takes no cookies: a person's cookie is exchanged for a short token. */

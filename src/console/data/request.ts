@@ -213,3 +213,9 @@ function problemOf(response: Response, document: unknown): Problem {
     ...(details !== undefined && { details }),
   });
 }
+
+/** The call that reads a thing, for a shell. Where nobody logs in, no token is needed. */
+export function curlOf(path: string, isOpen: boolean): string {
+  const quoted = `'${location.origin}${BASE}${path}'`;
+  return isOpen ? `curl -s ${quoted}` : `curl -s ${quoted} -H "Authorization: Bearer $TRESTLE_TOKEN"`;
+}

@@ -8,13 +8,15 @@ import {
   listTurns,
   readSession,
   type SessionName,
+  sessionPath,
   type Turn,
   trestle,
 } from '../../data/bridge.ts';
-import { Problem } from '../../data/request.ts';
+import { curlOf, Problem } from '../../data/request.ts';
 import { openSessionStream } from '../../live/session-stream.ts';
 import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
+import { CopyButton } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS, tipOf, useShortcuts } from '../../shell/shortcuts.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
@@ -26,7 +28,7 @@ import { useSend } from './next-message.ts';
 import { PermissionCard } from './permission-card.tsx';
 import { QuestionCard } from './question-card.tsx';
 import { SidePane } from './side-pane.tsx';
-import { MergeDialog, UndoDialog } from './turn-dialogs.tsx';
+import { MergeDialog, PhoneDialog, UndoDialog } from './turn-dialogs.tsx';
 
 const POLL_MS = 2000;
 const NO_TURNS: readonly Turn[] = [];
@@ -217,6 +219,7 @@ const Header = memo(function Header(props: HeaderProps) {
   const [problem, setProblem] = useState<unknown>();
   const [isClosing, setClosing] = useState(false);
   const [isMerging, setMerging] = useState(false);
+  const [isOnPhone, setOnPhone] = useState(false);
   const apart = steps.filter(({ workingDirectory }) => workingDirectory?.includes(WORKTREES));
   const isApart = apart.length > 0 || session?.folder.includes(WORKTREES) === true;
   const [title, setTitle] = useState<string>();
@@ -289,6 +292,11 @@ const Header = memo(function Header(props: HeaderProps) {
           <a href={exportAddress(name, 'json')} download={`${name.sessionId}.json`}>
             Export as JSON
           </a>
+          <CopyButton label="Copy link" text={location.href} />
+          <CopyButton label="Copy as curl" text={curlOf(sessionPath(name), system.signIn === 'open')} />
+          <button type="button" onClick={() => setOnPhone(true)}>
+            Follow on a phone …
+          </button>
           {isApart && !isRunning ? (
             <button type="button" onClick={() => setMerging(true)}>
               Merge …
@@ -304,6 +312,7 @@ const Header = memo(function Header(props: HeaderProps) {
       </details>
       <ErrorBox error={problem} />
       {isMerging ? <MergeDialog name={name} steps={apart} onDone={onDone} onClose={() => setMerging(false)} /> : null}
+      {isOnPhone ? <PhoneDialog address={location.href} onClose={() => setOnPhone(false)} /> : null}
       {isClosing ? (
         <Dialog title="Close this session?" onClose={() => setClosing(false)}>
           <p>

@@ -1,7 +1,8 @@
+import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { mergeSession, type SessionName, type Turn, undoTurn } from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
-import { Dialog } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 
@@ -108,4 +109,34 @@ export function MergeDialog({ name, steps, onDone, onClose }: MergeDialogProps) 
       </div>
     </Dialog>
   );
+}
+
+/** Addresses that mean the machine of the browser, whichever it is. */
+const OWN_MACHINE = /^(?:localhost|127\..*|\[::1\])$/;
+
+/** The address of the session as a code that the camera of a phone reads. */
+export function PhoneDialog({ address, onClose }: { readonly address: string; readonly onClose: () => void }) {
+  const { data, error } = useQuery({ queryKey: ['qr', address], queryFn: () => drawCode(address), retry: false });
+  return (
+    <Dialog title="Follow on a phone" onClose={onClose}>
+      <p>Point the camera of the phone at this, and log in there as you did here.</p>
+      <ErrorBox error={error} />
+      {data === undefined ? null : (
+        <img className="qr" src={data} alt="QR code for the address of this session" width={200} height={200} />
+      )}
+      {OWN_MACHINE.test(new URL(address).hostname) ? (
+        <p className="quiet">
+          This address works on this machine only. Open the console by an address that the phone reaches, and scan the
+          code there.
+        </p>
+      ) : null}
+      <p className="quiet">{address}</p>
+    </Dialog>
+  );
+}
+
+/** As a picture, because the policy of the page allows no markup made by a script. */
+async function drawCode(text: string): Promise<string> {
+  const { default: codes } = await import('qrcode');
+  return `data:image/svg+xml,${encodeURIComponent(await codes.toString(text, { type: 'svg', margin: 2 }))}`;
 }
