@@ -3,6 +3,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import jsqr from 'jsqr';
+import { PNG } from 'pngjs';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
 import { openPage } from './open-page.ts';
@@ -96,6 +98,29 @@ test('the board: filters and views in the address, a sorted list, and cards that
   await page.getByText('No session matches.').waitFor();
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+
+  // A link fills the form in; the session is handed on as a link, for a shell, and to a phone.
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.goto(`${program.url}/console/new?prompt=hello&agent=builtin&model=demo/echo`);
+  await page.getByText('builtin would do it, with demo/echo.').waitFor();
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByText(/^builtin · demo\/echo/).waitFor();
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  const copied = () => page.evaluate<string>('navigator.clipboard.readText()');
+  await page.getByLabel('More', { exact: true }).click();
+  await page.getByRole('button', { name: 'Copy link' }).click();
+  await until('the link', async () => (await copied()) === page.url());
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  await until('the command', async () => (await copied()).startsWith('curl'));
+  const address = /^curl -s '([^']+)'$/.exec(await copied())?.[1] ?? '';
+  const read = (await (await fetch(address)).json()) as { readonly session: { readonly title: string } };
+  assert.equal(read.session.title, 'hello');
+  await page.getByRole('button', { name: 'Follow on a phone …' }).click();
+  const code = page.getByRole('dialog').getByRole('img', { name: 'QR code' });
+  await code.waitFor();
+  const { data, width, height } = PNG.sync.read(await code.screenshot());
+  const scan = jsqr as unknown as (pixels: Uint8ClampedArray, width: number, height: number) => { data: string } | null;
+  assert.equal(scan(new Uint8ClampedArray(data), width, height)?.data, page.url());
   assert.deepEqual(problems, []);
 });
 

@@ -19,6 +19,21 @@ async function checkReach(control: Locator): Promise<void> {
   assert.ok(box.y >= 0 && box.y + box.height <= PHONE.height, 'it is not below the screen');
 }
 
+/** A finger that moves a card to the left. */
+async function swipe(card: Locator): Promise<void> {
+  await card.scrollIntoViewIfNeeded();
+  const box = await card.boundingBox();
+  assert.ok(box !== null);
+  const devTools = await card.page().context().newCDPSession(card.page());
+  await devTools.send('Emulation.setTouchEmulationEnabled', { enabled: true });
+  const touch = (type: 'touchStart' | 'touchMove', x: number) =>
+    devTools.send('Input.dispatchTouchEvent', { type, touchPoints: [{ x, y: box.y + box.height / 2 }] });
+  await touch('touchStart', 300);
+  for (const x of [280, 240, 200, 160, 120]) await touch('touchMove', x);
+  await devTools.send('Input.dispatchTouchEvent', { type: 'touchEnd', touchPoints: [] });
+  await devTools.detach();
+}
+
 test('on a phone a session is started, its question answered, its work opened as a sheet, and found on the board', async (t) => {
   const config = join(await temporaryFolder(t), 'trestle.yaml');
   const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
@@ -30,6 +45,7 @@ test('on a phone a session is started, its question answered, its work opened as
   await checkReach(bar.getByRole('link', { name: 'New session' }));
   await bar.getByRole('link', { name: 'New session' }).click();
   await page.getByLabel('What should be done?').fill('form');
+  await page.getByText('scripted would do it.').waitFor();
   await page.getByRole('button', { name: 'Start' }).click();
 
   const card = page.getByRole('region', { name: 'The agent asks' });
@@ -51,7 +67,27 @@ test('on a phone a session is started, its question answered, its work opened as
   await side.getByRole('tabpanel').waitFor({ state: 'hidden' });
 
   await bar.getByRole('link', { name: 'Board' }).click();
-  await page.getByRole('region', { name: 'Done' }).getByRole('link', { name: 'form' }).waitFor();
+  const ended = page.getByRole('region', { name: 'Done' }).getByRole('link', { name: 'form' });
+  await ended.waitFor();
+  await swipe(ended);
+  await page.getByText('Archived “form”.').waitFor();
+  await ended.waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await ended.waitFor();
+
+  await bar.getByRole('link', { name: 'New session' }).click();
+  await page.getByLabel('What should be done?').fill('wait');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByRole('log').getByText('waiting').waitFor();
+  await bar.getByRole('link', { name: 'Board' }).click();
+  const running = page.getByRole('region', { name: 'Running' }).getByRole('link', { name: 'wait' });
+  await swipe(running);
+  await page.getByText('Stopping “wait”.').waitFor();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByText('Stopping “wait”.').waitFor({ state: 'detached' });
+  assert.equal(await running.count(), 1, 'it still runs');
+  await swipe(running);
+  await page.getByRole('region', { name: 'Done' }).getByRole('link', { name: 'wait' }).waitFor();
   await page.getByRole('button', { name: 'List' }).click();
   await page.getByRole('row', { name: /form.*idle.*scripted/ }).waitFor();
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), PHONE.width, 'nothing is wider');

@@ -1,4 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
 import { Link } from 'wouter';
 import type { SessionQuery, Summary } from '../../../bridge/contract/workbench.ts';
 import { listAgents, listSessions, sessionAddress } from '../../data/bridge.ts';
@@ -8,7 +9,7 @@ import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS } from '../../shell/shortcuts.ts';
 import { useOwnTeams } from '../teams/own-teams.ts';
-import { Card, useQuestions } from './card.tsx';
+import { Card, Swiped, useQuestions } from './card.tsx';
 import { FirstSteps } from './first-steps.tsx';
 import { NewSessionForm } from './new-session.tsx';
 
@@ -36,6 +37,7 @@ export default function Board() {
   const agent = given.get('agent') ?? '';
   const state = STATES.find((one) => one === given.get('state'));
   const view = VIEWS.find(({ name }) => name === given.get('view'))?.name ?? 'board';
+  const [swiped, setSwiped] = useState<Summary>();
   const { data, error } = useQuery({
     queryKey: ['sessions', search, owner, agent, state],
     queryFn: () =>
@@ -92,6 +94,13 @@ export default function Board() {
         </Link>
       </header>
       <ErrorBox error={error} />
+      {swiped === undefined ? null : (
+        <Swiped
+          key={`${swiped.owner}/${swiped.sessionId}`}
+          session={swiped}
+          onDone={() => setSwiped((now) => (now === swiped ? undefined : now))}
+        />
+      )}
       <FirstSteps isEmpty={isEmpty && !isFiltered} />
       {isEmpty && !isFiltered ? (
         <Empty />
@@ -102,7 +111,12 @@ export default function Board() {
       ) : view === 'folders' ? (
         <Folders sessions={sessions} />
       ) : (
-        <Columns sessions={sessions} isArchive={state === 'archived'} counts={isFiltered ? undefined : data?.counts} />
+        <Columns
+          sessions={sessions}
+          isArchive={state === 'archived'}
+          counts={isFiltered ? undefined : data?.counts}
+          onSwiped={setSwiped}
+        />
       )}
     </>
   );
@@ -173,11 +187,12 @@ interface ColumnsProps {
   /** The sessions are archived: they have one column. */
   readonly isArchive: boolean;
   readonly counts: Readonly<Record<(typeof COLUMNS)[number]['count'], number>> | undefined;
+  readonly onSwiped: (session: Summary) => void;
 }
 
 const ARCHIVE = [{ state: 'archived', title: 'Archived', count: 'idle' }] as const;
 
-function Columns({ sessions, isArchive, counts }: ColumnsProps) {
+function Columns({ sessions, isArchive, counts, onSwiped }: ColumnsProps) {
   const questions = useQuestions(sessions);
   return (
     <div className="columns">
@@ -189,7 +204,12 @@ function Columns({ sessions, isArchive, counts }: ColumnsProps) {
           {sessions
             .filter((session) => session.state === state)
             .map((session) => (
-              <Card key={`${session.owner}/${session.sessionId}`} session={session} questions={questions} />
+              <Card
+                key={`${session.owner}/${session.sessionId}`}
+                session={session}
+                questions={questions}
+                {...(!isArchive && { onSwiped })}
+              />
             ))}
         </section>
       ))}

@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { type PointerEvent, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import type { Permission, Summary } from '../../../bridge/contract/workbench.ts';
 import {
@@ -30,10 +30,107 @@ interface CardProps {
   readonly questions: readonly Permission[];
   /** Shows the state, where no column says it. */
   readonly hasState?: boolean;
+  /** A finger has moved the card to the left. */
+  readonly onSwiped?: (session: Summary) => void;
+}
+
+/** A finger that moves a card so far to the left means it. */
+const SWIPE_PIXELS = 96;
+
+/** Moves an element with a finger, to the left only, and reports when it was moved far enough. */
+function useSwipe(onSwiped: (() => void) | undefined) {
+  const element = useRef<HTMLElement>(null);
+  const from = useRef<number>(undefined);
+  function place(pixels: number): void {
+    if (element.current !== null) element.current.style.transform = pixels === 0 ? '' : `translateX(${pixels}px)`;
+  }
+  function end(event: PointerEvent, isMeant: boolean): void {
+    if (from.current === undefined) return;
+    const moved = event.clientX - from.current;
+    from.current = undefined;
+    place(0);
+    if (isMeant && moved <= -SWIPE_PIXELS) onSwiped?.();
+  }
+  if (onSwiped === undefined) return { ref: element };
+  return {
+    ref: element,
+    onPointerDown(event: PointerEvent) {
+      if (event.pointerType === 'touch') from.current = event.clientX;
+    },
+    onPointerMove(event: PointerEvent) {
+      if (from.current !== undefined) place(Math.min(0, event.clientX - from.current));
+    },
+    onPointerUp: (event: PointerEvent) => end(event, true),
+    // The finger scrolls the page instead.
+    onPointerCancel: (event: PointerEvent) => end(event, false),
+  };
+}
+
+/** Whether a turn of the session runs or waits, which can be stopped. */
+const isStoppable = ({ state }: Summary) => state === 'running' || state === 'waiting' || state === 'needs_you';
+
+const UNDO_MS = 6000;
+
+interface SwipedProps {
+  readonly session: Summary;
+  readonly onDone: () => void;
+}
+
+/** Stops or archives the session that was swiped. A session is archived right away; one is stopped when nobody has said no. */
+export function Swiped({ session, onDone }: SwipedProps) {
+  const { sessionId, owner, title } = session;
+  const { system } = useConsole();
+  const own = useOwnName();
+  const queries = useQueryClient();
+  const work = useWork();
+  const team = useTeamOf(owner);
+  const [isStopping] = useState(() => isStoppable(session));
+  const name: SessionName = { sessionId, ...(owner !== own && { owner }) };
+  const act = (action: () => Promise<unknown>, isLast: boolean) =>
+    work.run(async () => {
+      await action();
+      await queries.invalidateQueries({ queryKey: ['sessions'] });
+      if (isLast) onDone();
+    });
+  const archive = (archived: boolean) => act(() => changeSession(name, { archived }), !archived);
+  const stop = () => act(() => trestle(system.signIn, team).session(sessionId).cancel({ owner }), true);
+  const isDecided = useRef(false);
+  function undo(): void {
+    isDecided.current = true;
+    if (isStopping) onDone();
+    else archive(false);
+  }
+  function end(): void {
+    if (isDecided.current) return;
+    isDecided.current = true;
+    if (isStopping) stop();
+    else onDone();
+  }
+  const steps = useRef({ archive, end });
+  useEffect(() => {
+    const { archive: keepAway, end: decide } = steps.current;
+    if (!isStopping) keepAway(true);
+    const timer = setTimeout(decide, UNDO_MS);
+    return () => {
+      clearTimeout(timer);
+      // Another card was swiped, or the page is left: nobody has said no.
+      decide();
+    };
+  }, [isStopping]);
+  return (
+    <div className="notice" role="status">
+      {isStopping ? 'Stopping' : 'Archived'} “{visible(title)}”.{' '}
+      <button type="button" disabled={work.isBusy} onClick={undo}>
+        Undo
+      </button>
+      <ErrorBox error={work.problem} />
+    </div>
+  );
 }
 
 /** One session on the board: what it does, and what can be done with it from here. */
-export function Card({ session, questions, hasState = false }: CardProps) {
+export function Card({ session, questions, hasState = false, onSwiped }: CardProps) {
+  const swipe = useSwipe(onSwiped === undefined ? undefined : () => onSwiped(session));
   const own = useOwnName();
   const ownerText = useOwnerText();
   const { sessionId, title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
@@ -42,7 +139,7 @@ export function Card({ session, questions, hasState = false }: CardProps) {
   const line = doing !== '' ? doing : failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
   const asked = questions.find((one) => one.sessionId === sessionId && one.owner === session.owner);
   return (
-    <article className="card">
+    <article className="card" {...swipe}>
       <Link href={sessionAddress(session, own)}>
         <span className="title">{visible(title)}</span>
         <span className="quiet">{providerId}</span>
@@ -109,7 +206,7 @@ function CardActions({ session }: { readonly session: Summary }) {
       setRenamed(undefined);
       await queries.invalidateQueries({ queryKey: ['sessions'] });
     });
-  const isRunning = state === 'running' || state === 'waiting' || state === 'needs_you';
+  const isRunning = isStoppable(session);
   return (
     <>
       <details className="menu">

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { useId, useState } from 'react';
+import { useEffect, useId, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { keyOf, listFolders, trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, PERMISSIONS, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
@@ -12,7 +12,7 @@ import { addFiles, changeDraft, useDraft } from '../session/next-message.ts';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
 import { useOwnTeams } from '../teams/own-teams.ts';
 
-/** `/console/new?prompt=…&agent=…&folder=…&team=…`: everything can be filled in by a link. */
+/** `/console/new?prompt=…&agent=…&model=…&folder=…&team=…`: everything can be filled in by a link. */
 export default function NewSession() {
   return (
     <section className="page">
@@ -33,6 +33,7 @@ export function NewSessionForm() {
   const id = useId();
   const [prompt, setPrompt] = useState(given.get('prompt') ?? '');
   const [agent, setAgent] = useState(given.get('agent') ?? '');
+  const [model, setModel] = useState(given.get('model') ?? '');
   const [folder, setFolder] = useState(given.get('folder') ?? localStorage.getItem(LAST_FOLDER) ?? '');
   const [permissions, setPermissions] = useState<PermissionChoice>('ask');
   const [isApart, setApart] = useState(false);
@@ -68,7 +69,7 @@ export function NewSessionForm() {
       routing: {
         ...routingOf(permissions),
         ...(isApart && folder !== '' && { worktree: true }),
-        ...(agent !== '' && { routingMode: 'explicit' as const, explicitProviderId: agent }),
+        ...chosenBy(agent, model),
       },
     });
     const attachments = files.map(({ attachmentId }) => ({ attachmentId }));
@@ -124,6 +125,18 @@ export function NewSessionForm() {
             ))}
           </select>
         </div>
+        <div className="field">
+          <label htmlFor={`${id}-model`}>Model</label>
+          <input
+            id={`${id}-model`}
+            value={model}
+            maxLength={200}
+            placeholder="As the agent does"
+            spellCheck={false}
+            autoComplete="off"
+            onChange={({ target }) => setModel(target.value)}
+          />
+        </div>
         {teams.length === 0 ? null : (
           <div className="field">
             <label htmlFor={`${id}-team`}>For</label>
@@ -146,6 +159,7 @@ export function NewSessionForm() {
         </label>
       )}
       <PermissionField choice={permissions} onChange={setPermissions} />
+      <WhoWould prompt={prompt} agent={agent} model={model} team={team} />
       <ErrorBox error={problem} />
       <NotSentYet isWaiting={isStarting} />
       <div className="sends">
@@ -155,6 +169,52 @@ export function NewSessionForm() {
         </button>
       </div>
     </form>
+  );
+}
+
+/** What a person has chosen of agent and model, as the bridge takes it. */
+const chosenBy = (agent: string, model: string) => ({
+  ...(agent !== '' && { routingMode: 'explicit' as const, explicitProviderId: agent }),
+  ...(model.trim() !== '' && { explicitModel: model.trim() }),
+});
+
+/** The server is asked when somebody has not typed for so long. */
+const TYPED_MS = 400;
+
+interface WhoWouldProps {
+  readonly prompt: string;
+  readonly agent: string;
+  readonly model: string;
+  readonly team: string;
+}
+
+/** Says which agent would do the task, before it is started. */
+function WhoWould(props: WhoWouldProps) {
+  const { system } = useConsole();
+  const [{ prompt, agent, model, team }, setAsked] = useState(props);
+  const { prompt: newPrompt, agent: newAgent, model: newModel, team: newTeam } = props;
+  useEffect(() => {
+    const asked = { prompt: newPrompt, agent: newAgent, model: newModel, team: newTeam };
+    const timer = setTimeout(() => setAsked(asked), TYPED_MS);
+    return () => clearTimeout(timer);
+  }, [newPrompt, newAgent, newModel, newTeam]);
+  const { data } = useQuery({
+    queryKey: ['resolve', prompt, agent, model, team],
+    queryFn: () => trestle(system.signIn, team).resolve({ taskPrompt: prompt.trim(), routing: chosenBy(agent, model) }),
+    enabled: prompt.trim() !== '',
+    retry: false,
+    placeholderData: (before) => before,
+  });
+  if (data === undefined || newPrompt.trim() === '') return null;
+  const skills = data.resolvedSkills.length === 0 ? '' : `, with ${data.resolvedSkills.join(', ')}`;
+  return (
+    <p className={data.unavailable ? 'failed' : 'quiet'} role="status">
+      {data.unavailable
+        ? visible(data.unavailableMessage ?? 'No agent can do it now.')
+        : visible(
+            `${data.resolvedProviderId} would do it${data.resolvedModel === '' ? '' : `, with ${data.resolvedModel}`}${skills}.`,
+          )}
+    </p>
   );
 }
 

@@ -32,7 +32,8 @@ export default function Playground() {
   const chats = useChats();
   const running = models.filter((_, column) => chats.at(column).at(-1)?.state === 'running').length;
   const canAsk = prompt.trim() !== '' && running === 0 && models.every((model) => model !== '');
-  useShortcuts({ stop: () => chats.stop() });
+  // Two dialogs may be closed by Escape one after the other.
+  useShortcuts({ ...(running > 0 && { stop: () => chats.stop() }) });
 
   function change(next: readonly string[]): void {
     setGiven(new URLSearchParams(next.map((model) => ['model', model])), { replace: true });
