@@ -203,7 +203,17 @@ test('Tab goes through the navigation, then through the screen from its top to i
   const { page } = await openPage(t, `${program.url}/console/new`);
   await page.getByRole('heading', { level: 1 }).waitFor();
   assert.deepEqual(await tabOrderOfScreen(page), [
-    ...['What should be done?', 'Agent', 'Folder', 'Ask me', 'Allow', 'Read only', 'Attach', 'Start Ctrl Enter'],
+    ...[
+      'What should be done?',
+      'Agent',
+      'Model',
+      'Folder',
+      'Ask me',
+      'Allow',
+      'Read only',
+      'Attach',
+      'Start Ctrl Enter',
+    ],
   ]);
   await page.getByLabel('What should be done?').fill('hello');
   await page.getByRole('button', { name: 'Start' }).click();
