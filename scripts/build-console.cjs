@@ -110,14 +110,20 @@ function removeOlder(folder) {
   for (const one of older.slice(4)) fs.rmSync(one, { recursive: true, force: true });
 }
 
+/** A running server takes the newest build. The name is put in place as a new file: a copy of the checkout by hard links shares the old one. */
+function nameNewest(folder) {
+  const newest = path.join(path.dirname(folder), 'console-newest');
+  fs.writeFileSync(`${newest}.${process.pid}`, folder);
+  fs.renameSync(`${newest}.${process.pid}`, newest);
+}
+
 module.exports = { buildConsole };
 
 if (require.main === module) {
   const [given] = process.argv.slice(2);
   try {
     const folder = buildConsole(path.dirname(__dirname), given);
-    // A running server takes the newest build.
-    if (given === undefined) fs.writeFileSync(path.join(path.dirname(folder), 'console-newest'), folder);
+    if (given === undefined) nameNewest(folder);
     process.stdout.write(`${folder}\n`);
   } catch (error) {
     process.stderr.write(`The console was not built: ${error.message}\n`);
