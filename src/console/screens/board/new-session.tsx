@@ -178,7 +178,7 @@ const chosenBy = (agent: string, model: string) => ({
   ...(model.trim() !== '' && { explicitModel: model.trim() }),
 });
 
-/** The server is asked when somebody has not typed for so long. */
+/** The server is asked when nobody has typed for this long. */
 const TYPED_MS = 400;
 
 interface WhoWouldProps {
