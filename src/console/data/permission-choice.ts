@@ -30,10 +30,13 @@ export function keepPermissionChoice(key: string, choice: PermissionChoice): voi
   localStorage.setItem(KEY, JSON.stringify([...others, [key, choice]].slice(-MAX_KEPT)));
 }
 
-function readAll(): [string, PermissionChoice][] {
+const readAll = (): [string, PermissionChoice][] => storedList(KEY).filter(isChoice);
+
+/** What this browser has stored under a name; nothing where it is not a list. */
+export function storedList(name: string): unknown[] {
   try {
-    const stored: unknown = JSON.parse(localStorage.getItem(KEY) ?? '[]');
-    return Array.isArray(stored) ? stored.filter(isChoice) : [];
+    const stored: unknown = JSON.parse(localStorage.getItem(name) ?? '[]');
+    return Array.isArray(stored) ? stored : [];
   } catch {
     return [];
   }

@@ -3,6 +3,7 @@ import { type FormEvent, useEffect, useId, useRef, useState } from 'react';
 import { useSearchParams } from 'wouter';
 import { type ChatRequest, CODE, findCall, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
 import { listModels } from '../../data/completions.ts';
+import { storedList } from '../../data/permission-choice.ts';
 import { CompareDialog } from '../../parts/diff.tsx';
 import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
@@ -201,13 +202,15 @@ interface Asked {
   readonly options: Options;
 }
 
+const isAsked = (entry: unknown): entry is Asked =>
+  typeof entry === 'object' && entry !== null && 'prompt' in entry && 'models' in entry && 'options' in entry;
 const MAX_HISTORY = 50;
 
 /** The last questions of the person, newest first. Only this browser has them: the server stores no prompts. */
 function useHistory() {
   const { person } = useConsole();
   const place = `trestle.playground.${person?.id ?? ''}`;
-  const [entries, setEntries] = useState<readonly Asked[]>(() => JSON.parse(localStorage.getItem(place) ?? '[]'));
+  const [entries, setEntries] = useState<readonly Asked[]>(() => storedList(place).filter(isAsked));
   function keep(next: readonly Asked[]): void {
     setEntries(next);
     try {
@@ -223,11 +226,7 @@ function useHistory() {
   };
 }
 
-interface HistoryDialogProps {
-  readonly history: ReturnType<typeof useHistory>;
-  readonly onChoose: (asked: Asked) => void;
-  readonly onClose: () => void;
-}
+type HistoryDialogProps = { history: ReturnType<typeof useHistory>; onChoose(asked: Asked): void; onClose(): void };
 
 function HistoryDialog({ history, onChoose, onClose }: HistoryDialogProps) {
   return (
