@@ -81,7 +81,7 @@ const PRICE = {
   per_image: 0,
   per_second: 0,
   per_character: 0,
-  per_search: 0,
+  per_search: -1,
   batch_input: -1,
   batch_output: -1,
   tiers: [],
