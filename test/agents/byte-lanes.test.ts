@@ -56,13 +56,19 @@ for (const { id, protocol, model: asked, path } of [
     const second = await running.run({ prompt: 'SAY alpha', folder, reference: first.reference(), ...choice }).end;
     assert.match(second.kind === 'completed' ? second.output : JSON.stringify(second), /^Here is alpha from/);
 
-    // Claude Code asks for a title besides.
+    // Claude Code asks for a title besides, and may leave before it has the answer.
     const ofAgent = (calls: readonly TappedCall[]) => calls.filter((call) => call.path === path);
-    await until('open calls to end', async () => ofAgent(before.calls).every(({ isWhole }) => isWhole));
-    const sent = ofAgent(before.calls);
+    const open = () => ofAgent(before.calls).filter(({ isWhole, wasLeft }) => !isWhole && !wasLeft);
+    await until('open calls to end', async () => open().length === 0).catch((error: Error) => {
+      const which = open().map(({ status, answer, body }) => [status, String(answer), String(body).slice(0, 500)]);
+      throw new Error(`${error.message}: ${JSON.stringify(which)}`);
+    });
+    const left = ofAgent(before.calls).filter(({ wasLeft }) => wasLeft);
+    const sent = ofAgent(before.calls).filter(({ wasLeft }) => !wasLeft);
     assert.ok(sent.length >= 3 && sent.every(({ status }) => status === 200));
     assert.ok(sent.every(({ body }) => JSON.parse(body.toString('utf8')).model === asked));
-    compare(sent, ofAgent(behind.calls));
+    const isKept = ({ body }: TappedCall) => !left.some((one) => one.body.equals(body));
+    compare(sent, ofAgent(behind.calls).filter(isKept));
     const strangers = before.calls.filter((call) => !PATHS.includes(call.path)).map((call) => call.path);
     assert.deepEqual(strangers, [], 'calls that no lane takes');
   });

@@ -14,6 +14,8 @@ export interface TappedCall {
   answer: Buffer;
   /** The response came to its end. */
   isWhole: boolean;
+  /** The client closed the connection before that. */
+  wasLeft: boolean;
 }
 
 /** Stands between two programs, passes on what they send byte for byte, and records it. */
@@ -29,21 +31,27 @@ export async function startWireTap(scope: Scope, target: string): Promise<WireTa
     const body = await readAll(incoming);
     const call: TappedCall = {
       ...{ method, path, headers: pairsOf(rawHeaders), body },
-      ...{ status: 0, answer: Buffer.alloc(0), isWhole: false },
+      ...{ status: 0, answer: Buffer.alloc(0), isWhole: false, wasLeft: false },
     };
     calls.push(call);
-    const onward = send(new URL(path, target), { method, headers: rawHeaders }, async (answer) => {
+    const onward = send(new URL(path, target), { method, headers: rawHeaders }, (answer) => {
       call.status = answer.statusCode ?? 0;
       outgoing.writeHead(call.status, answer.rawHeaders);
-      for await (const piece of answer) {
-        call.answer = Buffer.concat([call.answer, piece as Buffer]);
+      answer.on('error', () => outgoing.destroy());
+      answer.on('data', (piece: Buffer) => {
+        call.answer = Buffer.concat([call.answer, piece]);
         outgoing.write(piece);
-      }
-      call.isWhole = answer.complete;
-      outgoing.end();
+      });
+      answer.on('end', () => {
+        call.isWhole = answer.complete;
+        outgoing.end();
+      });
     });
     onward.on('error', () => outgoing.destroy());
-    outgoing.on('close', () => onward.destroy());
+    outgoing.on('close', () => {
+      call.wasLeft = !call.isWhole;
+      onward.destroy();
+    });
     onward.end(body);
   });
   const { url, close } = await listenOnLoopback(server);
