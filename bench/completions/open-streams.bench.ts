@@ -9,10 +9,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { residentBytes } from '../../test/kit/resident-bytes.ts';
 import { START_ARGUMENTS } from '../../test/kit/start-command.ts';
-import { configurationFor, MASTER } from './completions-server.ts';
+import { configurationFor, issueKey } from './completions-server.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SETTLE_MS = 1500;
+/** One model API gets 512 calls of one key at a time. */
+const STREAMS_OF_A_KEY = 250;
 
 /** Resident memory of the program, in MiB, while so many streams are open. */
 export async function benchOpenStreams(upstreamPort: number, streams: number): Promise<number> {
@@ -27,9 +29,12 @@ export async function benchOpenStreams(upstreamPort: number, streams: number): P
   const sockets: Socket[] = [];
   try {
     const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-    const port = Number(new URL((JSON.parse(line) as { url: string }).url).port);
+    const { url } = JSON.parse(line) as { url: string };
+    const port = Number(new URL(url).port);
+    let key: Readonly<Record<string, string>> = {};
     for (let count = 0; count < streams; count += 50) {
-      const opened = Array.from({ length: Math.min(50, streams - count) }, () => openStream(port));
+      if (count % STREAMS_OF_A_KEY === 0) key = await issueKey(url);
+      const opened = Array.from({ length: Math.min(50, streams - count) }, () => openStream(port, key));
       sockets.push(...(await Promise.all(opened)));
     }
     await sleep(SETTLE_MS);
@@ -42,7 +47,7 @@ export async function benchOpenStreams(upstreamPort: number, streams: number): P
   }
 }
 
-async function openStream(port: number): Promise<Socket> {
+async function openStream(port: number, { authorization }: Readonly<Record<string, string>>): Promise<Socket> {
   const body = JSON.stringify({
     model: 'bench/small',
     stream: true,
@@ -51,7 +56,7 @@ async function openStream(port: number): Promise<Socket> {
   });
   const socket = connect(port, '127.0.0.1');
   socket.write(
-    `POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: ${MASTER.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nauthorization: ${authorization}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
   );
   const [head] = (await once(socket, 'data')) as [Buffer];
   if (!head.toString('latin1').startsWith('HTTP/1.1 200 ')) throw new Error(`no stream: ${head.toString('latin1')}`);

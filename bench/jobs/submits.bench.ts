@@ -22,7 +22,7 @@ export const BODY = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'app.jobs.su
 export async function benchSubmits({ rounds, roundMs }: { rounds: number; roundMs: number }): Promise<SubmitBench> {
   const scope = createScope();
   try {
-    const { url } = await startScriptedBridge(scope);
+    const { url } = await startScriptedBridge(scope, { TRESTLE_JOBS_MAX_WAITING_PER_OWNER: '10000000' });
     const pool = new Pool(url, { connections: IN_FLIGHT });
     scope.after(() => pool.destroy());
     const raw = await openRawRows(scope);
