@@ -150,7 +150,8 @@ export function registerSessions(program: Command, context: CommandContext): voi
       action((sessionId = '', given = '') => async (trestle, command) => {
         const turnId = given || ((await trestle.sessions.turns(sessionId, { limit: 1 })).turns[0]?.turnId ?? '');
         const undone = await trestle.sessions.undo(sessionId, turnId).catch(nameFiles('changed since', context));
-        print(command, context, undone, pathLines('restored', undone.restored) || 'There was nothing to undo.\n');
+        const lines = undone.files.map(({ path, action }) => pathLines(action, [path]));
+        print(command, context, undone, lines.join('') || 'There was nothing to undo.\n');
       }),
     );
   sessions

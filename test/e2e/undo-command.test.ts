@@ -37,7 +37,7 @@ test('a person sees what an agent has changed, and takes it back, turn by turn',
   assert.equal(await shown.ended, 0, shown.screen());
   assert.ok(shown.screen().includes('\u001b[32m+three'), shown.screen());
 
-  assert.equal((await command('sessions', 'undo', 'work')).stdout, 'restored more.txt\n');
+  assert.equal((await command('sessions', 'undo', 'work')).stdout, 'removed more.txt\n');
   const { turns } = await fetch(`${server.url}/api/bridge/sessions/work/turns`).then(
     (response) => response.json() as Promise<{ turns: { turnId: string }[] }>,
   );
@@ -47,7 +47,11 @@ test('a person sees what an agent has changed, and takes it back, turn by turn',
   assert.match(early.stderr, /^changed since: notes\.txt\ntrestle: Nothing was undone.*\(FILES_CHANGED\)\n$/);
   assert.equal(await readFile(file, 'utf8'), 'three\n');
   const undone = await command('sessions', 'undo', 'work', second, '--json');
-  assert.deepEqual(JSON.parse(undone.stdout), { turnId: second, restored: ['notes.txt'] });
+  assert.deepEqual(JSON.parse(undone.stdout), {
+    turnId: second,
+    restored: ['notes.txt'],
+    files: [{ path: 'notes.txt', action: 'restored' }],
+  });
   assert.equal(await readFile(file, 'utf8'), 'two\n');
   assert.equal((await command('sessions', 'undo', 'work', second)).stdout, 'There was nothing to undo.\n');
 });

@@ -19,9 +19,9 @@ const FILES_AT_A_TIME = 64;
 /**
  * Puts files back as they were before a turn. Throws FILES_CHANGED, with the list and before anything is written, when a
  * file is neither as the turn left it nor as it was before. Files that are back already are left alone: a restore that was
- * interrupted is completed by another one. Returns the paths that were written or removed.
+ * interrupted is completed by another one. Returns the files that were written or removed.
  */
-export async function restoreFiles(options: RestoreOptions): Promise<readonly string[]> {
+export async function restoreFiles(options: RestoreOptions): Promise<readonly FolderChange[]> {
   const { root, files, signal } = options;
   const changed: string[] = [];
   const left: FolderChange[] = [];
@@ -42,7 +42,7 @@ export async function restoreFiles(options: RestoreOptions): Promise<readonly st
     signal.throwIfAborted();
     await writeSome(options, written.slice(at, at + FILES_AT_A_TIME));
   }
-  return left.map(({ path }) => path);
+  return left;
 }
 
 /** Throws before the first file is touched when the content of one is missing. */

@@ -40,6 +40,16 @@ export const UndoResult = Type.Object({
   restored: Type.Array(Type.String(), {
     description: 'Paths that are as they were before the turn, and were not before.',
   }),
+  files: Type.Array(
+    Type.Object({
+      path: Type.String(),
+      action: Type.Enum(['restored', 'removed', 'created'], {
+        description:
+          '`restored`: it has its content of before. `removed`: the turn had added it. `created`: the turn had deleted it.',
+      }),
+    }),
+    { description: 'What was done to each of these paths.' },
+  ),
 });
 
 export const MergeRequest = Type.Object(

@@ -122,9 +122,15 @@ export function createFileChanges(options: FileChangesOptions): FileChanges {
         await noteTotals(session.key, totalsOf(files));
         return done;
       });
-      return { turnId, restored: [...restored] };
+      return { turnId, restored: restored.map(({ path }) => path), files: restored.map(undoneFile) };
     },
   };
+}
+
+/** What was done to a file to put it back as it was. */
+function undoneFile({ path, before, after }: FolderChange): UndoResult['files'][number] {
+  if (before === null) return { path, action: 'removed' };
+  return { path, action: after === null ? 'created' : 'restored' };
 }
 
 function notUsable(error: unknown): never {

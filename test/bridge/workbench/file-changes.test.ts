@@ -122,6 +122,18 @@ test('what a turn has changed is listed, shown, counted in the summary, and undo
   const undone = await undo(sessionId, turnId);
   assert.equal(undone.status, 200, JSON.stringify(undone.body));
   assert.equal(undone.body.restored.length, 7);
+  assert.deepEqual(
+    undone.body.files.map(({ path, action }) => `${action} ${path}`),
+    [
+      'restored a.txt',
+      'removed dir',
+      'created dir/file',
+      'created gone.txt',
+      'removed new/deep/file',
+      'restored plain',
+      'restored run.sh',
+    ],
+  );
   assert.equal(await text(folder, 'a.txt'), 'one\ntwo\n');
   assert.equal(await text(folder, 'gone.txt'), 'x\n');
   assert.equal(await text(folder, 'dir/file'), 'f\n');
