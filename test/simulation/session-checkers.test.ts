@@ -14,7 +14,7 @@ const saw = (seq: number, event: string): SessionsEvent => ({
 });
 const begins: RunEvent = { kind: 'run', at: 1, agent: 'one', turnId: 't', prompt: 'p' };
 const ends: RunEvent = { ...begins, end: 'completed', output: 'done' };
-const turn = { kind: 'turn', startedAt: 0, method: 'session.start', session, prompt: 'p' } as const;
+const turn = { kind: 'turn', startedAt: 0, endedAt: 4, method: 'session.start', session, prompt: 'p' } as const;
 const setUp: SessionsEvent = { kind: 'set-up', fails: 0, isSlow: 0 };
 const connected: SessionsEvent = { kind: 'connected', session, connection: 'c', chain: true, afterSeq: 0 };
 const seen = [saw(1, 'started'), saw(2, 'running'), saw(3, 'completed')];
@@ -29,6 +29,7 @@ test('a run of sessions in which everything held has no violations', () => {
   const kept: SessionsEvent = {
     kind: 'repeat',
     startedAt: 0,
+    endedAt: 4,
     session,
     prompt: 'p',
     outcome: 'ok',
@@ -65,4 +66,26 @@ test('each thing that must not happen in a session is found', () => {
       `${what} is not among ${JSON.stringify(violations)}`,
     );
   }
+});
+
+test('of several instances, a message that is refused because of a new start may be answered before that start', () => {
+  const code = 'SESSION_CONTINUATION_UNAVAILABLE';
+  const refused: SessionsEvent = {
+    ...turn,
+    method: 'session.message',
+    prompt: 'q',
+    startedAt: 6,
+    endedAt: 9,
+    outcome: 'fail',
+    code,
+  };
+  const again = { ...turn, prompt: 'r', startedAt: 5, endedAt: 10, outcome: 'unknown' } as const;
+  const lost = ['session s could not be continued with q'];
+  const check = (...events: readonly SessionsEvent[]) =>
+    checkSessions([...good, ...events], whole, 'several').filter((one) => one.includes('continued'));
+  assert.deepEqual(check(refused, again), []);
+  assert.deepEqual(check(refused), lost, 'without the start');
+  assert.deepEqual(check(refused, { ...again, startedAt: 10, endedAt: 11 }), lost, 'the start was made later');
+  const completed = { ...again, status: 'completed' };
+  assert.deepEqual(check(refused, completed), lost, 'the start has begun a conversation');
 });

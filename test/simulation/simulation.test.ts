@@ -58,6 +58,15 @@ const FOUND = [
   ['instances', 1911],
   ['instances', 3185],
   ['instances', 2708],
+  // Of the checker: a message that waited for a new start, which came to nothing, was refused before the start was answered.
+  ['instances', 5124],
+  ['instances', 7249],
+  ['instances', 10446],
+  // A turn that waited in a session which another instance took ended without an update.
+  ['instances', 7293],
+  // A connection waited for a session that began elsewhere, called a turn of it here, and then got the session from its start.
+  ['instances', 7380],
+  ['instances', 7642],
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],

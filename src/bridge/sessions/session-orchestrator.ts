@@ -188,7 +188,13 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   function admitEarly(session: LiveSession): void {
-    for (const follower of early.admit(session)) hub.subscribe(session.key, follower, session.stream.shownSeq());
+    const { key, stream, stored } = session;
+    for (const { receiver, afterSeq } of early.admit(session, stored !== 'open')) {
+      if (stored !== 'open') hub.subscribe(key, receiver, stream.shownSeq());
+      // Another instance has started it since the connection came, which may have followed it there.
+      else if (hub.sentUpTo(key, receiver) === undefined)
+        hub.subscribeAfter(key, receiver, afterSeq).catch(() => receiver.lost());
+    }
   }
 
   /** Puts a turn at the end of the line of its session. */
@@ -196,7 +202,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     const live = createLiveTurn(turnId, request, clock.now());
     live.hasPlace = hasPlace;
     const isOpen = session.stored === 'open';
-    if (!isOpen && session.turns.length === 0) admitEarly(session);
+    if (session.turns.length === 0) admitEarly(session);
     change(session, { kind: 'queued' });
     session.turns.push(live);
     session.running ??= runAll(session);
@@ -342,7 +348,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     },
     async follow(principal, sessionId, afterSeq, receiver) {
       // It may start while it is looked for, and the connection may go.
-      early.add(principal, sessionId, receiver);
+      early.add(principal, sessionId, afterSeq ?? 0, receiver);
       const session = await table.load(principal, sessionId);
       if (session === undefined || !early.isWaiting(receiver)) return;
       if (session.stored !== 'open') {

@@ -81,7 +81,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   const { sessions, change, turns, audits, summaries, log, hub, instance, clock, makeId, write } = options;
   /** Those whose summary this bridge has stored: a turn that is stored as a whole need not add it. */
   const summarized = new WeakSet<LiveSession>();
-  /** Turns of sessions that another bridge has, whose end could not be stored, or not be read. */
+  /** Turns of sessions that another bridge has, whose end could not be stored yet, or not be read. */
   const left = new Map<LiveTurn, { readonly session: LiveSession; readonly outcome: TurnOutcome }>();
 
   function turnRow(session: LiveSession, turn: LiveTurn, status: string, base: ResultBase): TurnRow {
@@ -129,7 +129,10 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     return promise;
   }
 
-  /** Ends a turn that nobody else has ended, with an update, as the bridge that takes a session does. */
+  /**
+   * Ends a turn that nobody else has ended, with an update, as the bridge that takes a session does. Throws SESSION_BUSY
+   * while another bridge has the session: then only that one can number updates.
+   */
   async function endOpen(turnId: string, outcome: TurnOutcome): Promise<void> {
     const status = 'failure' in outcome ? 'failed' : outcome.status;
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -148,8 +151,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
         if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       }
     }
-    // Its session is at work elsewhere: without an update, but no turn stays open.
-    await write([turns.end({ id: turnId, status, outcome: outcomeText(outcome), lastSeq: 0, now: clock.now() })]);
+    throw new AppError('SESSION_BUSY');
   }
 
   async function concludeTaken(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): Promise<void> {

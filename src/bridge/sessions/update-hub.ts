@@ -325,8 +325,11 @@ function wait(subscription: Subscription, seq: number, text: string): void {
 
 /** A connection that wants a session which, as far as it is known, is not there. */
 interface EarlyFollower {
+  readonly receiver: NotificationSink;
   readonly principal: Principal;
   readonly sessionId: string;
+  /** The last number that it has. */
+  readonly afterSeq: number;
   /** The session has started since then: the connection is its client since before its first update. */
   isAdmitted: boolean;
 }
@@ -336,11 +339,14 @@ interface EarlyFollower {
  * There is one entry for each connection, until it goes.
  */
 interface EarlyFollowers {
-  add(principal: Principal, sessionId: string, receiver: NotificationSink): void;
+  add(principal: Principal, sessionId: string, afterSeq: number, receiver: NotificationSink): void;
   /** Whether it still waits. False when its session has started, or the connection has gone. */
   isWaiting(receiver: NotificationSink): boolean;
-  /** Those who become clients of a session that starts. */
-  admit(session: { readonly id: string; readonly owner: string }): readonly NotificationSink[];
+  /** Those who become clients of a session that starts, or, where it has started elsewhere, who still wait for it. */
+  admit(
+    session: { readonly id: string; readonly owner: string },
+    isNew: boolean,
+  ): readonly Pick<EarlyFollower, 'receiver' | 'afterSeq'>[];
   remove(receiver: NotificationSink): void;
 }
 
@@ -356,20 +362,21 @@ export function createEarlyFollowers(): EarlyFollowers {
   }
 
   return {
-    add(principal, sessionId, receiver) {
+    add(principal, sessionId, afterSeq, receiver) {
       remove(receiver);
-      byReceiver.set(receiver, { principal, sessionId, isAdmitted: false });
+      byReceiver.set(receiver, { receiver, principal, sessionId, afterSeq, isAdmitted: false });
       const receivers = bySession.get(sessionId) ?? new Set<NotificationSink>();
       bySession.set(sessionId, receivers.add(receiver));
     },
     isWaiting: (receiver) => byReceiver.get(receiver)?.isAdmitted === false,
-    admit({ id, owner }) {
-      const admitted: NotificationSink[] = [];
+    admit({ id, owner }, isNew) {
+      const admitted: EarlyFollower[] = [];
       for (const receiver of bySession.get(id) ?? []) {
         const follower = byReceiver.get(receiver);
         if (follower === undefined || !sees(follower.principal, owner)) continue;
+        if (follower.isAdmitted && !isNew) continue;
         follower.isAdmitted = true;
-        admitted.push(receiver);
+        admitted.push(follower);
       }
       return admitted;
     },

@@ -10,41 +10,54 @@ const receiver = (): NotificationSink => ({
   lost() {},
 });
 const session = { id: 's', owner: 'review' };
+const admitted = (early: ReturnType<typeof createEarlyFollowers>, started: typeof session) =>
+  early.admit(started, true).map((one) => one.receiver);
 
 test('a session that starts takes in those who may see it, and they wait no longer', () => {
   const early = createEarlyFollowers();
   const [own, main, stranger, another] = [receiver(), receiver(), receiver(), receiver()];
-  early.add(principalOf('review'), 's', own);
-  early.add(MAIN, 's', main);
-  early.add(principalOf('node:a'), 's', stranger);
-  early.add(principalOf('review'), 't', another);
-  assert.deepEqual(early.admit(session), [own, main]);
+  early.add(principalOf('review'), 's', 0, own);
+  early.add(MAIN, 's', 0, main);
+  early.add(principalOf('node:a'), 's', 0, stranger);
+  early.add(principalOf('review'), 't', 0, another);
+  assert.deepEqual(admitted(early, session), [own, main]);
   assert.deepEqual([own, main, stranger, another].map(early.isWaiting), [false, false, true, true]);
 });
 
 test('a session that starts again takes them in again', () => {
   const early = createEarlyFollowers();
   const own = receiver();
-  early.add(principalOf('review'), 's', own);
-  early.admit(session);
-  assert.deepEqual(early.admit(session), [own]);
+  early.add(principalOf('review'), 's', 0, own);
+  admitted(early, session);
+  assert.deepEqual(admitted(early, session), [own]);
 });
 
 test('a connection that has gone waits for nothing', () => {
   const early = createEarlyFollowers();
   const own = receiver();
-  early.add(principalOf('review'), 's', own);
+  early.add(principalOf('review'), 's', 0, own);
   early.remove(own);
   early.remove(own);
   assert.equal(early.isWaiting(own), false);
-  assert.deepEqual(early.admit(session), []);
+  assert.deepEqual(admitted(early, session), []);
 });
 
 test('a connection waits for the session that it asked for last', () => {
   const early = createEarlyFollowers();
   const own = receiver();
-  early.add(principalOf('review'), 't', own);
-  early.add(principalOf('review'), 's', own);
-  assert.deepEqual(early.admit({ id: 't', owner: 'review' }), []);
-  assert.deepEqual(early.admit(session), [own]);
+  early.add(principalOf('review'), 't', 0, own);
+  early.add(principalOf('review'), 's', 0, own);
+  assert.deepEqual(admitted(early, { id: 't', owner: 'review' }), []);
+  assert.deepEqual(admitted(early, session), [own]);
+});
+
+test('a session that another instance has started takes in those who still wait, after the number that they have', () => {
+  const early = createEarlyFollowers();
+  const [first, second] = [receiver(), receiver()];
+  early.add(MAIN, 's', 0, first);
+  admitted(early, session);
+  early.add(MAIN, 's', 7, second);
+  const seen = early.admit(session, false).map(({ receiver: one, afterSeq }) => [one === second, afterSeq]);
+  assert.deepEqual(seen, [[true, 7]]);
+  assert.deepEqual(early.admit(session, false), []);
 });

@@ -35,7 +35,8 @@ export const simulationFaults =
         }
         if (run.violations.length === 0) continue;
         failed += 1;
-        const again = `npm run faults -- simulation --cycles 1 --seed ${seed}`;
+        const suite = scenario === instancesScenario ? scenario.name : 'simulation';
+        const again = `npm run faults -- ${suite} --cycles 1 --seed ${seed}`;
         violations.push(
           ...run.violations.map((problem) => `seed ${seed}, ${scenario.name}: ${problem} (again: ${again})`),
         );

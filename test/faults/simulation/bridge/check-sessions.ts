@@ -9,6 +9,7 @@ import {
   type StoredSessions,
 } from '../../sessions/check-operations.ts';
 import { checkProgram, programCounts } from '../check-program.ts';
+import type { CallTimes } from '../played-program.ts';
 import type { SessionsAtTheEnd, SessionsEvent } from './session-events.ts';
 
 const ENDS = ['completed', 'failed', 'cancelled'];
@@ -44,7 +45,7 @@ export function checkSessions(
     ...checkSeenEnds(ofOpen, open),
     // Of several instances, one that waits long for the store is taken for dead.
     ...checkReasons(events, open, setUp.fails + (instances === 'one' ? 0 : setUp.isSlow)),
-    ...checkContinuations(ofOpen, instances === 'one' ? new Map() : madeAt(events)),
+    ...checkContinuations(ofOpen, instances === 'one' ? new Map() : callTimes(events)),
     ...(setUp.fails === 0 && !wasEnded(events) && instances === 'one' ? checkGaps(open) : []),
     ...(unanswered === 0 ? [] : [`${unanswered} calls were never answered`]),
   ];
@@ -129,19 +130,29 @@ function checkReasons(events: readonly SessionsEvent[], { turns }: StoredSession
   });
 }
 
-/** By prompt, when the calls were made: the answers of several instances overtake each other. */
-function madeAt(events: readonly SessionsEvent[]): ReadonlyMap<string, number> {
-  return new Map(events.flatMap((event) => (event.kind === 'turn' ? [[event.prompt, event.startedAt]] : [])));
+/** By prompt, when the calls were made and answered: the answers of several instances overtake each other. */
+function callTimes(events: readonly SessionsEvent[]): ReadonlyMap<string, CallTimes> {
+  return new Map(events.flatMap((event) => (event.kind === 'turn' ? [[event.prompt, event]] : [])));
 }
 
 /** Who has seen an agent at work in a session can go on with it, until it is started afresh. */
-function checkContinuations(operations: readonly Operation[], made: ReadonlyMap<string, number>): string[] {
+function checkContinuations(operations: readonly Operation[], times: ReadonlyMap<string, CallTimes>): string[] {
   const started = new Set<string>();
-  const starts = new Set<string>();
+  const starts = new Set(
+    operations.flatMap((one) => (one.kind === 'turn' && one.method === 'session.start' ? [one.prompt] : [])),
+  );
   /** Since when. */
   const worked = new Map<string, number>();
   const lastSeq = new Map<string, number>();
-  return operations.flatMap((one) => {
+  /** Whether a start that came to nothing was made before that refusal, and is answered after it. */
+  const isStartedAfresh = (session: string, refused: CallTimes | undefined, index: number) =>
+    operations.slice(index + 1).some((one) => {
+      if ((one.kind !== 'turn' && one.kind !== 'repeat') || one.session !== session || !starts.has(one.prompt))
+        return false;
+      const { startedAt = Number.POSITIVE_INFINITY } = times.get(one.prompt) ?? {};
+      return one.status !== 'completed' && startedAt <= (refused?.endedAt ?? 0);
+    });
+  return operations.flatMap((one, index) => {
     if (one.kind === 'update' && one.seq > (lastSeq.get(one.session) ?? 0)) {
       // What is seen once more says nothing new.
       lastSeq.set(one.session, one.seq);
@@ -150,7 +161,6 @@ function checkContinuations(operations: readonly Operation[], made: ReadonlyMap<
     }
     if (one.kind !== 'turn' && one.kind !== 'repeat') return [];
     const { session, status, code, prompt } = one;
-    if (one.kind === 'turn' && one.method === 'session.start') starts.add(prompt);
     if (starts.has(prompt)) {
       if (started.has(session) && status !== 'completed') worked.delete(session);
       started.add(session);
@@ -158,8 +168,10 @@ function checkContinuations(operations: readonly Operation[], made: ReadonlyMap<
     // A call that is made again hears what it was told then.
     const isRefused = one.kind === 'turn' && code === 'SESSION_CONTINUATION_UNAVAILABLE';
     const workedAt = worked.get(session) ?? Number.POSITIVE_INFINITY;
-    const isLost = isRefused && workedAt < (made.get(prompt) ?? Number.POSITIVE_INFINITY);
-    return isLost ? [`session ${session} could not be continued with ${prompt}`] : [];
+    const isLost = isRefused && workedAt < (times.get(prompt)?.startedAt ?? Number.POSITIVE_INFINITY);
+    return isLost && !isStartedAfresh(session, times.get(prompt), index)
+      ? [`session ${session} could not be continued with ${prompt}`]
+      : [];
   });
 }
 

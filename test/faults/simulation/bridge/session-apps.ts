@@ -199,12 +199,12 @@ export function createSessionApps({ chance, bridge, now, note }: SessionAppsOpti
     );
     to.ask(
       ({ sessionCalls }) => sessionCalls.turn(method, params, made),
-      ({ outcome, code, told, startedAt }) => {
+      ({ outcome, code, told, startedAt, endedAt }) => {
         if (heard !== undefined) heard.isOpen = false;
         if (code === 'SESSION_CONTINUATION_UNAVAILABLE') app.mustStart = true;
         // After an error of the store the turn may have begun: an agent is asked while the beginning of its turn is being stored.
         const isUnknown = isOfStore(code) || code === 'OWNER_UNREACHABLE';
-        const common = { session, startedAt, prompt, outcome: isUnknown ? ('unknown' as const) : outcome };
+        const common = { session, startedAt, endedAt, prompt, outcome: isUnknown ? ('unknown' as const) : outcome };
         const result = told === undefined ? undefined : (JSON.parse(toJsonText(told)) as SessionResult);
         const rest = {
           ...(code !== undefined && { code }),

@@ -7,7 +7,7 @@ import type { RunEvent } from './played-agent.ts';
 /** What clients of sessions did and saw, in the words of the suite that kills the real program. */
 type ClientEvent =
   | Extract<Operation, { readonly kind: 'connected' | 'update' }>
-  | (Extract<Operation, { readonly kind: 'turn' | 'repeat' }> & Pick<CallTimes, 'startedAt'>);
+  | (Extract<Operation, { readonly kind: 'turn' | 'repeat' }> & CallTimes);
 
 /** `session.cancel` and `session.close`. */
 export interface StopEvent extends CallTimes {
