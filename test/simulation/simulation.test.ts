@@ -67,6 +67,8 @@ const FOUND = [
   // A connection waited for a session that began elsewhere, called a turn of it here, and then got the session from its start.
   ['instances', 7380],
   ['instances', 7642],
+  // The beginning of a session was taken back, and a connection to another instance followed that session for ever.
+  ['instances', 12_215],
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],

@@ -129,7 +129,10 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   async function run(feed: Feed, ready: () => void): Promise<void> {
     const signal = AbortSignal.any([feed.stopped.signal, stopped.signal]);
     while (!signal.aborted) {
-      const session = await owners.byKey(feed.key).catch(() => undefined);
+      const found = await owners.byKey(feed.key).catch(() => 'unknown' as const);
+      // Its beginning was taken back. Clients connect again, and wait for the next session of that name.
+      if (found === undefined) return loseFollowers(feed.key);
+      const session = found === 'unknown' ? undefined : found;
       const target = await owners.ofRow(session).catch(() => undefined);
       if (session !== undefined && target !== undefined) await stream(feed, session, target, ready, signal);
       ready();
@@ -147,6 +150,10 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       }
       await next(feed, target === undefined ? LOOK_MS : AGAIN_MS, signal);
     }
+  }
+
+  function loseFollowers(key: string): void {
+    for (const [receiver, keys] of [...keysOf]) if (keys.has(key)) receiver.lost();
   }
 
   async function stream(
