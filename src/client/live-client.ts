@@ -1,7 +1,7 @@
 import type { Change } from '../bridge/contract/jobs.ts';
 import type { PlainUpdate } from '../bridge/contract/workbench.ts';
 import { createPatience, type MakeCallId, type RpcMessage, resultOf } from './bridge-transport.ts';
-import type { OpenLink, SocketLink } from './socket-link.ts';
+import type { OnAnswer, OpenLink, SocketLink } from './socket-link.ts';
 import { TrestleError } from './trestle-error.ts';
 
 /** What has changed: `topic` says what `item` is. An `item` of null: more has changed than could be sent. */
@@ -103,7 +103,10 @@ interface Watched {
 interface Followed {
   readonly name: { readonly sessionId: string; readonly owner?: string };
   readonly listener: (update: LiveUpdate) => void;
+  /** Undefined: from now on, and the server has not said which number that is. */
   afterSeq: number | undefined;
+  /** The server has answered: what came before that was meant for others, who had seen more. */
+  isServed: boolean;
 }
 
 interface LiveOptions {
@@ -127,13 +130,11 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
   }
 
   /** What the server refuses would be refused on the next connection too: it is shown as the status. */
-  async function call(method: string, params: object): Promise<unknown> {
+  async function call(method: string, params: object, onAnswer?: OnAnswer): Promise<void> {
     try {
-      if (link === undefined) return undefined;
-      return resultOf(await link.send({ jsonrpc: '2.0', id: makeCallId(), method, params }));
+      if (link !== undefined) resultOf(await link.send({ jsonrpc: '2.0', id: makeCallId(), method, params }, onAnswer));
     } catch (error) {
       if (error instanceof TrestleError && error.code !== 'CONNECTION_LOST') change({ problem: error });
-      return undefined;
     }
   }
 
@@ -151,11 +152,23 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
     for (const one of readers) readAgain(one);
   }
 
+  const sharing = ({ name }: Followed) =>
+    [...followed].filter(({ name: { sessionId, owner } }) => sessionId === name.sessionId && owner === name.owner);
+
+  /** A connection gets each update once, however many follow the session here: so it asks for those that any of them misses. */
   async function sendFollow(one: Followed): Promise<void> {
-    const { name, afterSeq } = one;
-    const result = await call('follow', { ...name, ...(afterSeq !== undefined && { afterSeq }) });
-    // From now on: what comes after this is not missed when the connection breaks before the first update.
-    one.afterSeq ??= (result as { readonly lastSeq: number } | undefined)?.lastSeq;
+    const shared = sharing(one);
+    const seen = shared.flatMap(({ afterSeq }) => afterSeq ?? []);
+    const params = { ...one.name, ...(seen.length > 0 && { afterSeq: Math.min(...seen) }) };
+    await call('follow', params, ({ result }) => {
+      const { lastSeq } = (result ?? {}) as { readonly lastSeq?: number };
+      if (lastSeq === undefined) return;
+      for (const served of shared) {
+        served.isServed = true;
+        // From now on: what comes after this is not missed when the connection breaks before the first update.
+        served.afterSeq ??= lastSeq;
+      }
+    });
   }
 
   function receive({ method, params }: RpcMessage): void {
@@ -176,7 +189,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
 
   function tellUpdate({ sessionId, owner, update }: Followed['name'] & { readonly update: LiveUpdate }): void {
     for (const one of [...followed]) {
-      const isMeant = one.name.sessionId === sessionId && one.name.owner === owner;
+      const isMeant = one.isServed && one.name.sessionId === sessionId && one.name.owner === owner;
       if (!isMeant || update.seq <= (one.afterSeq ?? 0)) continue;
       one.afterSeq = update.seq;
       one.listener(update);
@@ -206,7 +219,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
       change({ isOpen: true, heardAt: Date.now(), problem: undefined });
       // What happened before the connection is in the lists only.
       if (watched.size > 0) void sendWatch(watched);
-      for (const one of followed) void sendFollow(one);
+      for (const one of followed) if (sharing(one)[0] === one) void sendFollow(one);
       closeUnlessWanted();
       await link.closed;
       link = undefined;
@@ -246,14 +259,14 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
       };
     },
     follow(sessionId, listener, { owner, afterSeq } = {}) {
-      const one: Followed = { name: { sessionId, ...(owner !== undefined && { owner }) }, listener, afterSeq };
+      const name = { sessionId, ...(owner !== undefined && { owner }) };
+      const one: Followed = { name, listener, afterSeq, isServed: false };
       followed.add(one);
       if (link !== undefined) void sendFollow(one);
       start();
       return () => {
         if (!followed.delete(one)) return;
-        const isShared = [...followed].some(({ name }) => name.sessionId === sessionId && name.owner === owner);
-        if (link !== undefined && !isShared) void call('unfollow', one.name);
+        if (link !== undefined && sharing(one).length === 0) void call('unfollow', one.name);
         closeUnlessWanted();
       };
     },

@@ -20,10 +20,15 @@ export interface WebSocketLike {
   addEventListener(type: 'message', listener: (event: { data: unknown }) => void): void;
 }
 
+export type OnAnswer = (answer: RpcMessage) => void;
+
 /** One connection; when it is lost, it is lost. */
 export interface SocketLink {
-  /** The answer. Throws when it cannot be sent any more; rejects when the connection breaks before the answer. */
-  send(request: RpcRequest): Promise<RpcMessage>;
+  /**
+   * The answer. Throws when it cannot be sent any more; rejects when the connection breaks before the answer. `onAnswer` gets
+   * the answer before any message that comes behind it.
+   */
+  send(request: RpcRequest, onAnswer?: OnAnswer): Promise<RpcMessage>;
   close(): void;
   /** Resolves when it is over, for whatever reason. */
   readonly closed: Promise<void>;
@@ -43,7 +48,7 @@ const SIGN_OF_LIFE = '{"jsonrpc":"2.0","id":"alive","method":"acp.capabilities",
 
 /** Resolves when the connection is open. */
 async function openSocketLink({ socket, silenceMs, onMessage }: SocketLinkOptions): Promise<SocketLink> {
-  const waiting = new Map<string, Deferred<RpcMessage>>();
+  const waiting = new Map<string, Deferred<RpcMessage> & { readonly onAnswer: OnAnswer | undefined }>();
   const opened = defer<void>();
   const closed = defer<void>();
   let isClosed = false;
@@ -78,8 +83,10 @@ async function openSocketLink({ socket, silenceMs, onMessage }: SocketLinkOption
       return;
     }
     const id = String(message.id);
-    waiting.get(id)?.resolve(message);
+    const call = waiting.get(id);
     waiting.delete(id);
+    call?.onAnswer?.(message);
+    call?.resolve(message);
   }
 
   /** The other side may have closed it already, although the event is still to come. */
@@ -107,10 +114,10 @@ async function openSocketLink({ socket, silenceMs, onMessage }: SocketLinkOption
   return {
     closed: closed.promise,
     close: () => end('it was closed here'),
-    send(request) {
+    send(request, onAnswer) {
       if (!canSend()) throw connectionLost('the connection was closed');
       const answer = defer<RpcMessage>();
-      waiting.set(request.id, answer);
+      waiting.set(request.id, { ...answer, onAnswer });
       socket.send(JSON.stringify(request));
       return answer.promise;
     },

@@ -80,6 +80,80 @@ test('a followed session loses and repeats nothing over connections that break, 
   await until('the connection to end with its last listener', () => !other.live.status().isOpen);
 });
 
+test('several followers of one session on one connection each get what they asked for', async (t) => {
+  const proxy = await startFaultProxy(t, Number(new URL(url).port));
+  const { live, session } = clientOf(t, { url: proxy.url, token });
+  const heard = { whole: [] as number[], later: [] as number[], fresh: [] as number[] };
+  const words = Array.from({ length: 300 }, (_, index) => `word${index} `).join('');
+  const stopWhole = live.follow('shared', ({ seq }) => heard.whole.push(seq), { afterSeq: 0 });
+  await session('shared').start(words).result;
+  live.follow('shared', ({ seq }) => heard.later.push(seq), { afterSeq: 100 });
+  live.follow('shared', ({ seq }) => heard.fresh.push(seq));
+  await until('the last one to hear something new', async () => {
+    await session('shared').message('one more').result;
+    return heard.fresh.length > 0;
+  });
+  const last = (await clientOf(t, { url, token }).sessions.get('shared')).session.lastSeq;
+  await until('all to have the last one', () => Object.values(heard).every((seqs) => seqs.at(-1) === last));
+  const from = (first: number, upTo = last) => Array.from({ length: upTo - first + 1 }, (_, index) => first + index);
+  assert.deepEqual(heard.whole, from(1));
+  assert.deepEqual(heard.later, from(101));
+  assert.ok((heard.fresh[0] ?? 0) > 300, 'nothing of before it came');
+  assert.deepEqual(heard.fresh, from(heard.fresh[0] ?? 0));
+
+  stopWhole();
+  proxy.cutAll();
+  await until('another connection', () => proxy.connections() > 1 && live.status().isOpen);
+  await session('shared').message('after the break').result;
+  const { lastSeq } = (await clientOf(t, { url, token }).sessions.get('shared')).session;
+  await until('both to have the rest', () => heard.later.at(-1) === lastSeq && heard.fresh.at(-1) === lastSeq);
+  assert.deepEqual(heard.later, from(101, lastSeq));
+  assert.equal(heard.whole.at(-1), last, 'one that has stopped hears nothing');
+});
+
+test('followers of one session miss nothing, whichever of them has seen more', async () => {
+  const asked: unknown[] = [];
+  const answers: (() => void)[] = [];
+  let send: (seq: number) => void = () => assert.fail('not connected');
+  const closed = new AbortController();
+  const live = createLive({
+    closed: closed.signal,
+    makeCallId: () => 'call',
+    async openLink(_query, onMessage) {
+      send = (seq) => onMessage({ method: 'update', params: { sessionId: 's', update: { seq } } });
+      return {
+        async send(request, onAnswer) {
+          asked.push(request.params);
+          answers.push(() => onAnswer?.({ id: request.id, result: { lastSeq: 12 } }));
+          return { id: request.id, result: {} };
+        },
+        close: () => undefined,
+        closed: new Promise(() => undefined),
+      };
+    },
+  });
+  const heard = { first: [] as number[], second: [] as number[], fresh: [] as number[] };
+  live.follow('s', ({ seq }) => heard.first.push(seq), { afterSeq: 10 });
+  await until('the first call', () => asked.length === 1);
+  answers[0]?.();
+  live.follow('s', ({ seq }) => heard.second.push(seq), { afterSeq: 5 });
+  live.follow('s', ({ seq }) => heard.fresh.push(seq));
+  // All behind each other in one packet. The first two are meant for the first follower: the second one has not seen 6.
+  for (const seq of [11, 12]) send(seq);
+  answers[1]?.();
+  answers[2]?.();
+  for (const seq of [6, 7, 11, 12, 13]) send(seq);
+  assert.deepEqual(asked, [
+    { sessionId: 's', afterSeq: 10 },
+    { sessionId: 's', afterSeq: 5 },
+    { sessionId: 's', afterSeq: 5 },
+  ]);
+  assert.deepEqual(heard, { first: [11, 12, 13], second: [6, 7, 11, 12, 13], fresh: [13] });
+  live.follow('s', () => undefined, { afterSeq: 99 });
+  assert.deepEqual(asked[3], { sessionId: 's', afterSeq: 13 }, 'one that has seen more takes nothing from the others');
+  closed.abort();
+});
+
 test('what the server refuses is the status, and the next listener tries again', async (t) => {
   const { live } = clientOf(t, { url, token: 'wrong' });
   const stop = live.watch(['agents'], () => assert.fail('nothing is told'));

@@ -28,6 +28,7 @@ interface SessionStream {
     readonly folded: { readonly items: readonly { readonly key: string }[] };
     readonly hasEarlier: boolean;
   };
+  onChange(listener: () => void): () => void;
   loadEarlier(): Promise<void>;
   close(): void;
 }
@@ -52,9 +53,13 @@ test('an open session keeps 20,000 updates, and reads earlier ones again', async
     status: () => ({ isOpen: true, heardAt: 0, clockAheadMs: 0, problem: undefined }),
     onStatus: () => () => undefined,
   };
+  // As React does with a page that it draws, drops for something more urgent, and draws again.
+  openSessionStream({ sessionId: 's' }, { ...live, follow: () => assert.fail('nobody sees it') });
   const stream = openSessionStream({ sessionId: 's' }, live);
+  stream.onChange(() => undefined);
   await until('the first page', () => stream.snapshot().folded.items.length === 300);
   assert.equal(stream.snapshot().hasEarlier, false);
+  assert.equal(asked.length, 1);
   for (const update of range(301, 20_000)) send(update);
   draw();
   const seen = () => {

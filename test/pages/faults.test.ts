@@ -108,6 +108,27 @@ test('a connection that is open and silent: the page says since when, gives it u
   assert.equal(await storedText(program.url, page), WORDS);
 });
 
+test('a slow computer that opens a running session shows every word, and follows it once', async (t) => {
+  const { program } = await startBehindLink(t);
+  const { page } = await openPage(t, 'about:blank');
+  const slow = await page.context().newCDPSession(page);
+  await slow.send('Emulation.setCPUThrottlingRate', { rate: 8 });
+  const follows: string[] = [];
+  page.on('websocket', (socket) =>
+    socket.on('framesent', ({ payload }) => {
+      if (String(payload).includes('"method":"follow"')) follows.push(String(payload));
+    }),
+  );
+  await page.goto(`${program.url}/console/new?prompt=${encodeURIComponent(WORDS)}`);
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+  await page.locator('.log .markdown').first().waitFor();
+  await slow.send('Emulation.setCPUThrottlingRate', { rate: 1 });
+  await page.locator('.turn-end').waitFor();
+  assert.equal((await shownText(page)).trim(), WORDS);
+  assert.equal(follows.length, 1, follows.join('\n'));
+});
+
 test('a page that was hidden for ten minutes has everything when it is looked at again', async (t) => {
   const { program } = await startBehindLink(t);
   const { page, log } = await openStream(t, program.url);

@@ -8,6 +8,7 @@ export interface SessionStream {
   snapshot(): StreamState;
   /** The updates that are kept, in order. The snapshot changes with them. */
   updates(): readonly Update[];
+  /** Reads begin with the first listener: a page that is drawn and never shown must not leave a stream behind. */
   onChange(listener: () => void): () => void;
   loadEarlier(): Promise<void>;
   close(): void;
@@ -42,10 +43,12 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
   let updates: Update[] = [];
   let firstSeq = 0;
   let waiting: Update[] = [];
+  let hasBegun = false;
   let isClosed = false;
   let wasLost = false;
   let frame: number | undefined;
   let stopFollowing: () => void = () => undefined;
+  let stopStatus: () => void = () => undefined;
   let state: StreamState = { folded: NOTHING, hasEarlier: false, isLoading: true, problem: undefined, caughtUp: 0 };
 
   function change(next: Partial<StreamState>): void {
@@ -124,8 +127,8 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
     stopFollowing = () => window.clearTimeout(timer);
   }
 
-  const stopStatus = live?.onStatus(() => {
-    if (!live.status().isOpen) wasLost = true;
+  function noteStatus({ status }: Live): void {
+    if (!status().isOpen) wasLost = true;
     else if (wasLost) {
       change({ caughtUp: 0 });
       // What was missed comes within moments of the new connection.
@@ -133,14 +136,20 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
         wasLost = false;
       }, 2000);
     }
-  });
-  void open();
+  }
+
+  function begin(): void {
+    hasBegun = true;
+    if (live !== undefined) stopStatus = live.onStatus(() => noteStatus(live));
+    void open();
+  }
 
   return {
     snapshot: () => state,
     updates: () => updates,
     onChange(listener) {
       listeners.add(listener);
+      if (!hasBegun) begin();
       return () => listeners.delete(listener);
     },
     async loadEarlier() {
@@ -158,7 +167,7 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
     close() {
       isClosed = true;
       if (frame !== undefined) cancelAnimationFrame(frame);
-      stopStatus?.();
+      stopStatus();
       stopFollowing();
     },
   };
