@@ -5,7 +5,7 @@ import type { Bagged } from '../../platform/queue/after-reads.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import { costOf, countTokens, knowsCost, type PriceOf } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
-import type { ApiBudgets } from './api-budgets.ts';
+import type { ApiBudgets } from './budgets.ts';
 
 /** The holder of calls that another part of this program makes, or an agent that it has started. */
 export const INTERNAL_ID = 'internal';

@@ -2,7 +2,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { costOf, isFree, type Price, type PriceOf, type UnitCounts } from '../apis/prices.ts';
 import type { Admission, AdmissionRequest, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
-import type { ApiReservation } from '../keys/api-budgets.ts';
+import type { ApiReservation } from '../keys/budgets.ts';
 import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
 import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
 
