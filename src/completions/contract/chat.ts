@@ -165,6 +165,11 @@ const AnswerMessage = Type.Object({
   refusal: Type.Optional(Type.Union([Type.String(), Type.Null()])),
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   function_call: Type.Optional(FunctionCall),
+  annotations: Type.Optional(
+    Type.Array(Type.Object({ type: Type.String() }), {
+      description: 'Sources that the answer names: `url_citation`, `file_citation`.',
+    }),
+  ),
 });
 
 export const ChatCompletion = Type.Object({
@@ -177,6 +182,10 @@ export const ChatCompletion = Type.Object({
       index: Type.Integer(),
       message: AnswerMessage,
       finish_reason: Type.Union([Type.String(), Type.Null()]),
+      stop_reason: Type.Optional(
+        Type.Unknown({ description: 'The stop sequence that ended the answer, where the model API names it.' }),
+      ),
+      logprobs: Type.Optional(Type.Unknown()),
     }),
   ),
   usage: Type.Optional(Usage),
@@ -206,6 +215,10 @@ export interface ChunkDelta {
     function?: { name?: string; arguments?: string };
   }[];
   function_call?: { name?: string; arguments?: string };
+  /** Sources that the answer names (`dialects/citations.ts`). */
+  annotations?: readonly { readonly type: string }[];
+  /** Images that the model drew: `image_url` with the data. */
+  images?: readonly { readonly image_url?: { readonly url?: string } }[];
 }
 
 export interface ChatChunk {
@@ -217,6 +230,9 @@ export interface ChatChunk {
     readonly index: number;
     readonly delta: ChunkDelta;
     readonly finish_reason: string | null;
+    /** The stop sequence that ended the answer. Servers that have the field write other things into it too. */
+    readonly stop_reason?: unknown;
+    readonly logprobs?: unknown;
   }[];
   readonly usage?: Usage | null;
 }

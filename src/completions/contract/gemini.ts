@@ -51,6 +51,8 @@ const GenerationConfig = Type.Object({
   seed: optional(Type.Integer()),
   presencePenalty: optional(Type.Number({ minimum: -2, maximum: 2 })),
   frequencyPenalty: optional(Type.Number({ minimum: -2, maximum: 2 })),
+  responseLogprobs: optional(Type.Boolean()),
+  logprobs: optional(Type.Integer({ minimum: 0, maximum: 20 })),
   responseMimeType: optional(Type.String()),
   responseSchema: optional(Type.Object({})),
   responseJsonSchema: optional(Type.Object({})),
@@ -113,6 +115,7 @@ const GeminiUsage = Type.Object({
   totalTokenCount: Type.Integer(),
   thoughtsTokenCount: Type.Optional(Type.Integer()),
   cachedContentTokenCount: Type.Optional(Type.Integer()),
+  promptTokensDetails: Type.Optional(Type.Array(Type.Object({ modality: Type.String(), tokenCount: Type.Integer() }))),
   estimated: Type.Optional(Type.Boolean()),
 });
 
@@ -123,6 +126,8 @@ export const GenerateContentResponse = Type.Object(
         content: Type.Object({ role: Type.String(), parts: Type.Array(Type.Object({})) }),
         finishReason: Type.Optional(Type.String()),
         finishMessage: Type.Optional(Type.String({ description: 'Why the model refused.' })),
+        groundingMetadata: Type.Optional(Type.Object({}, { description: 'Sources that the answer names.' })),
+        logprobsResult: Type.Optional(Type.Object({})),
         index: Type.Integer(),
       }),
     ),

@@ -91,6 +91,11 @@ const MessagesUsage = Type.Object({
   output_tokens: Type.Integer(),
   cache_creation_input_tokens: Type.Integer(),
   cache_read_input_tokens: Type.Integer(),
+  cache_creation: Type.Optional(
+    Type.Object({ ephemeral_5m_input_tokens: Type.Integer(), ephemeral_1h_input_tokens: Type.Integer() }),
+  ),
+  output_tokens_details: Type.Optional(Type.Object({ thinking_tokens: Type.Integer() })),
+  server_tool_use: Type.Optional(Type.Object({ web_search_requests: Type.Integer() })),
   estimated: Type.Optional(Type.Boolean()),
   cost: Type.Optional(Type.Number({ description: 'In USD, with `completions.usage_cost`.' })),
 });

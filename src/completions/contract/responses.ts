@@ -82,6 +82,7 @@ export const ResponsesRequest = Type.Object(
     store: optional(Type.Boolean({ description: 'Nothing is stored: true is dropped and named.' })),
     previous_response_id: optional(Type.String({ description: 'Refused: send the whole conversation as input.' })),
     include: optional(Type.Array(Type.String())),
+    top_logprobs: optional(Type.Integer({ minimum: 0, maximum: 20 })),
     user: optional(Type.String()),
   },
   { $id: 'ResponsesRequest' },

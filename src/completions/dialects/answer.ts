@@ -1,5 +1,6 @@
 import type { ChatChunk, ChatCompletion, ChunkDelta, ToolCall, Usage } from '../contract/chat.ts';
 import { packHiddenThinking, packThinking } from './anthropic/anthropic-messages.ts';
+import { type Annotation, citedAt } from './citations.ts';
 import type { DecodedAnswer, DialectContext, Steps, StreamStep, UpstreamFailure } from './dialect.ts';
 import { asObject, type JsonObject } from './json-value.ts';
 
@@ -21,13 +22,16 @@ export function deltaChunk(
   delta: ChunkDelta,
   finishReason: string | null = null,
   index = 0,
+  stopSequence?: string,
 ): ChatChunk {
   return {
     id,
     object: 'chat.completion.chunk',
     created,
     model,
-    choices: [{ index, delta, finish_reason: finishReason }],
+    choices: [
+      { index, delta, finish_reason: finishReason, ...(stopSequence !== undefined && { stop_reason: stopSequence }) },
+    ],
   };
 }
 
@@ -86,11 +90,13 @@ interface AnswerParts {
   readonly refusal?: string | undefined;
   readonly calls: readonly ToolCall[];
   readonly finishReason: string;
+  readonly annotations?: readonly Annotation[];
+  readonly stopSequence?: string | undefined;
 }
 
 /** A message of an answer; as in OpenAI's API, its content is null when there are only calls. */
 export function choiceOf(
-  { text, reasoning, signature, refusal, calls, finishReason }: AnswerParts,
+  { text, reasoning, signature, refusal, calls, finishReason, annotations = [], stopSequence }: AnswerParts,
   index = 0,
 ): ChatCompletion['choices'][number] {
   return {
@@ -102,8 +108,10 @@ export function choiceOf(
       ...(signature !== '' && { reasoning_signature: signature }),
       ...(refusal !== undefined && { refusal }),
       ...(calls.length > 0 && { tool_calls: [...calls] }),
+      ...(annotations.length > 0 && { annotations: [...annotations] }),
     },
     finish_reason: finishReason,
+    ...(stopSequence !== undefined && { stop_reason: stopSequence }),
   };
 }
 
@@ -158,13 +166,16 @@ export interface BlockStream {
   readonly open: Map<number, OpenBlock>;
   textLength: number;
   calls: number;
+  /** What the block of text that is being written names, and where that block begins. */
+  readonly cited: Annotation[];
+  blockStart: number;
 }
 
 /** The most blocks that may be open at the same time, so that an upstream that never closes any cannot fill the memory. */
 const MAX_OPEN_BLOCKS = 256;
 
 export function createBlockStream(context: DialectContext): BlockStream {
-  return { head: headOf(context), open: new Map(), textLength: 0, calls: 0 };
+  return { head: headOf(context), open: new Map(), textLength: 0, calls: 0, cited: [], blockStart: 0 };
 }
 
 export function isOverfull({ open }: BlockStream): boolean {
@@ -219,8 +230,28 @@ export function addHiddenThinking(stream: BlockStream, data: unknown): readonly 
   return packed === '' ? NO_CHUNKS : one(stream, { reasoning_signature: packed });
 }
 
-/** What can only be said once a block is whole: the proof of thinking, and arguments that never came in pieces. */
+/** Keeps a source until its block is whole: only then it is known what it is the source of. */
+export function addCitation(stream: BlockStream, citation: Annotation | undefined): readonly ChatChunk[] {
+  if (citation !== undefined) stream.cited.push(citation);
+  return stream.cited.length > MAX_OPEN_BLOCKS ? takeCitations(stream) : NO_CHUNKS;
+}
+
+function takeCitations(stream: BlockStream): readonly ChatChunk[] {
+  const { cited, blockStart, textLength } = stream;
+  if (cited.length === 0) return NO_CHUNKS;
+  const annotations = cited.splice(0).map((each) => citedAt(each, blockStart, textLength));
+  return one(stream, { annotations });
+}
+
+/** What can only be said once a block is whole: sources, the proof of thinking, and arguments that never came in pieces. */
 export function closeBlock(stream: BlockStream, index: number): readonly ChatChunk[] {
+  const cited = takeCitations(stream);
+  stream.blockStart = stream.textLength;
+  const closed = closeOpen(stream, index);
+  return cited.length === 0 ? closed : [...cited, ...closed];
+}
+
+function closeOpen(stream: BlockStream, index: number): readonly ChatChunk[] {
   const block = stream.open.get(index);
   if (block === undefined) return NO_CHUNKS;
   stream.open.delete(index);
@@ -235,7 +266,7 @@ export function closeBlock(stream: BlockStream, index: number): readonly ChatChu
 }
 
 export function closeAll(stream: BlockStream): readonly ChatChunk[] {
-  return [...stream.open.keys()].flatMap((index) => closeBlock(stream, index));
+  return [...takeCitations(stream), ...[...stream.open.keys()].flatMap((index) => closeBlock(stream, index))];
 }
 
 function thinkingBlock(stream: BlockStream, index: number): Extract<OpenBlock, { kind: 'thinking' }> {

@@ -296,8 +296,7 @@ export function droppedPiece({ field }: Exclude<ContentItem, TextItem>): string 
 
 function readPart(part: ContentPart): ContentItem {
   if (part.type === 'image_url' && part.image_url !== undefined) {
-    const url = typeof part.image_url === 'string' ? part.image_url : part.image_url.url;
-    return readLocation('image_url', url, 'image/jpeg');
+    return readImage(typeof part.image_url === 'string' ? part.image_url : part.image_url.url);
   }
   if (part.type === 'input_audio' && part.input_audio !== undefined) {
     const { data, format } = part.input_audio;
@@ -306,6 +305,10 @@ function readPart(part: ContentPart): ContentItem {
   if (part.type === 'file' && part.file !== undefined) return readFile(part.file);
   const text = part.text ?? part.refusal;
   return text === undefined ? { kind: 'unknown', field: part.type } : { kind: 'text', text };
+}
+
+export function readImage(url: string): ContentItem {
+  return readLocation('image_url', url, 'image/jpeg');
 }
 
 function readFile({ file_data: data, file_id: id, filename }: NonNullable<ContentPart['file']>): ContentItem {

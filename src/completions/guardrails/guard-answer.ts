@@ -4,7 +4,7 @@ import { parseEvent } from '../dialects/json-value.ts';
 import { createSseFraming } from '../relay/event-splitter.ts';
 import type { OpenedChat, OpenedStream, StreamSink } from '../relay/open-stream.ts';
 import { type CheckedCall, type Guardrails, textsIn } from './guardrails.ts';
-import { mapArguments, type TextScreen } from './text-screen.ts';
+import { mapArguments, mapTexts, type TextScreen } from './text-screen.ts';
 
 type Chunks = readonly ChatChunk[];
 type TextField = 'content' | 'reasoning_content' | 'refusal';
@@ -54,6 +54,8 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
     readonly calls: Map<number, string>;
     /** Reasoning that was changed has no proof any more. */
     isChanged: boolean;
+    /** Sources wait for the end of the text that names them. */
+    readonly sources: { readonly type: string }[];
   }
   const choices = new Map<number, Held>();
   let callCharacters = 0;
@@ -62,7 +64,7 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
   function heldOf(index: number): Held {
     const known = choices.get(index);
     if (known !== undefined) return known;
-    const fresh = { field: undefined, screen: open(), calls: new Map<number, string>(), isChanged: false };
+    const fresh = { field: undefined, screen: open(), calls: new Map<number, string>(), isChanged: false, sources: [] };
     choices.set(index, fresh);
     return fresh;
   }
@@ -75,12 +77,25 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
     if (held.field !== undefined && text !== '') put(out, index, { [held.field]: text });
   }
 
+  /** What a source says is checked as the answer is. */
+  function endSources(out: ChatChunk[], index: number, { sources }: Held): void {
+    if (sources.length === 0) return;
+    put(out, index, { annotations: mapTexts(sources.splice(0), checkArguments) });
+  }
+
+  function takeSources(held: Held, given: NonNullable<ChunkDelta['annotations']>): void {
+    for (const source of given) held.sources.push(source);
+    callCharacters += JSON.stringify(given).length;
+    if (callCharacters > MAX_WHOLE) throw tooLong();
+  }
+
   /** Ends the text that is being written. */
   function endText(out: ChatChunk[], index: number, held: Held): void {
     if (held.field === undefined) return;
     send(out, index, held, held.screen.end());
     if (held.field === 'reasoning_content' && held.screen.hasChanged()) held.isChanged = true;
     held.field = undefined;
+    endSources(out, index, held);
   }
 
   /** Calls are sent when they are complete: a mask inside of half a JSON text could break it. */
@@ -124,9 +139,12 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
       endText(out, index, held);
       rest.tool_calls = takeCalls(held, rest.tool_calls);
     }
+    if (Array.isArray(rest.annotations)) takeSources(held, rest.annotations);
+    delete rest.annotations;
     const isEnd = typeof reason === 'string' && reason !== '';
     if (isEnd) {
       endText(out, index, held);
+      endSources(out, index, held);
       endCalls(out, index, held);
     }
     if (head !== undefined && (isEnd || Object.keys(rest).length > 0)) {
@@ -149,6 +167,7 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
       const out: ChatChunk[] = [];
       for (const [index, held] of choices) {
         endText(out, index, held);
+        endSources(out, index, held);
         endCalls(out, index, held);
       }
       return out;

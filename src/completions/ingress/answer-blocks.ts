@@ -1,11 +1,12 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta, Usage } from '../contract/chat.ts';
+import type { Annotation } from '../dialects/citations.ts';
 import { isRecord } from './decoded-request.ts';
 
-/** One part of an answer. `text` is what grows; for a tool it is the JSON text of its arguments. */
+/** One part of an answer. `text` is what grows; for a tool it is the JSON text of its arguments, for an image its data URL. */
 export interface AnswerBlock {
-  readonly kind: 'reasoning' | 'text' | 'refusal' | 'tool';
+  readonly kind: 'reasoning' | 'text' | 'refusal' | 'tool' | 'image';
   /** Its place in the answer, from 0. */
   readonly index: number;
   readonly text: string;
@@ -14,12 +15,17 @@ export interface AnswerBlock {
   /** Of a tool call, else empty. */
   readonly id: string;
   readonly name: string;
+  /** Of text: the sources that it names. */
+  readonly annotations: readonly Annotation[];
+  /** Of text: how likely its tokens were, as chat completions say it. */
+  readonly logprobs: readonly object[];
 }
 
-/** What happened to a block. At any time at most one is open; blocks open in the order of `index`, without a gap. */
+/** What happened to a block. At any time at most one is open; blocks open in the order of `index`, without a gap. `cite` may come later. */
 export type BlockStep =
   | { readonly step: 'open'; readonly block: AnswerBlock }
-  | { readonly step: 'grow'; readonly block: AnswerBlock; readonly text: string }
+  | { readonly step: 'grow'; readonly block: AnswerBlock; readonly text: string; readonly logprobs: readonly object[] }
+  | { readonly step: 'cite'; readonly block: AnswerBlock; readonly annotation: Annotation }
   | { readonly step: 'close'; readonly block: AnswerBlock };
 
 export interface AnswerReader {
@@ -31,21 +37,30 @@ export interface AnswerReader {
   readonly model: string;
   /** Undefined until the finish reason arrives. */
   readonly finishReason: string | undefined;
+  /** The stop sequence that ended the answer, where the model API named it. */
+  readonly stopSequence: string | undefined;
   readonly usage: Usage | undefined;
 }
 
-type GrowingBlock = { -readonly [Name in keyof AnswerBlock]: AnswerBlock[Name] };
+type GrowingBlock = { -readonly [Name in keyof Omit<AnswerBlock, 'annotations' | 'logprobs'>]: AnswerBlock[Name] } & {
+  annotations: Annotation[];
+  logprobs: object[];
+};
 type ToolDelta = NonNullable<ChunkDelta['tool_calls']>[number];
 
 /** The longest answer: all blocks are kept, because dialects repeat them at the end. No model writes as much as this. */
 const MAX_LENGTH = 32 * 1024 * 1024;
+/** The most sources of one answer, for the same reason. */
+const MAX_SOURCES = 10_000;
+const NONE: readonly never[] = Object.freeze([]);
 
 /**
  * Puts the pieces of a streamed answer in order, for dialects whose answers are a list of blocks. Upstreams may mix the
  * pieces of several tool calls: a tool call stays open until the end, and what comes after it waits. Chunks are read as
  * an upstream wrote them, so nothing in them is taken for granted. `callIdPrefix`: for tool calls that came without an id.
+ * `takesImages`: the dialect has a place for images that a model drew.
  */
-export function createAnswerReader(callIdPrefix: string): AnswerReader {
+export function createAnswerReader(callIdPrefix: string, takesImages = false): AnswerReader {
   const blocks: GrowingBlock[] = [];
   const tools = new Map<number, GrowingBlock>();
   let open: GrowingBlock | undefined;
@@ -53,12 +68,18 @@ export function createAnswerReader(callIdPrefix: string): AnswerReader {
   let length = 0;
   let model = '';
   let finishReason: string | undefined;
+  let stopSequence: string | undefined;
   let usage: Usage | undefined;
+  /** Sources that came before the text that names them. */
+  const early: Annotation[] = [];
+  let sources = 0;
 
   function add(kind: AnswerBlock['kind']): GrowingBlock {
+    const named = kind === 'text' ? early.splice(0) : [];
     const block = { kind, index: blocks.length, text: '', signature: '', id: '', name: '' };
-    blocks.push(block);
-    return block;
+    const made: GrowingBlock = { ...block, annotations: named, logprobs: [] };
+    blocks.push(made);
+    return made;
   }
 
   /** The block that such a piece belongs to: the last one, or a new one. */
@@ -67,12 +88,30 @@ export function createAnswerReader(callIdPrefix: string): AnswerReader {
     return last?.kind === kind ? last : add(kind);
   }
 
-  function grow(block: GrowingBlock, text: unknown): void {
+  function grow(block: GrowingBlock, text: unknown, logprobs: readonly object[] = NONE): void {
     if (typeof text !== 'string' || text === '') return;
     block.text += text;
+    for (const each of logprobs) block.logprobs.push(each);
     length += text.length;
     if (length > MAX_LENGTH) throw new AppError('UPSTREAM_ERROR', { reason: 'its answer has no end' });
-    if (block === open) steps.push({ step: 'grow', block, text });
+    if (block === open) steps.push({ step: 'grow', block, text, logprobs });
+  }
+
+  /** A source is one of the last text, which may be closed by then. */
+  function cite(value: unknown): void {
+    if (!isRecord(value) || typeof value.type !== 'string' || sources >= MAX_SOURCES) return;
+    const annotation = value as unknown as Annotation;
+    sources += 1;
+    const block = blocks.findLast(({ kind }) => kind === 'text');
+    if (block === undefined) early.push(annotation);
+    else block.annotations.push(annotation);
+    if (block !== undefined && open !== undefined && block.index <= open.index)
+      steps.push({ step: 'cite', block, annotation });
+  }
+
+  function draw(value: unknown): void {
+    const { url } = isRecord(value) && isRecord(value.image_url) ? value.image_url : {};
+    if (isText(url)) grow(add('image'), url);
   }
 
   function readTool(piece: ToolDelta, position: number): void {
@@ -84,11 +123,13 @@ export function createAnswerReader(callIdPrefix: string): AnswerReader {
     grow(block, piece.function?.arguments);
   }
 
-  function readDelta(delta: ChunkDelta): void {
+  function readDelta(delta: ChunkDelta, logprobs: readonly object[]): void {
     if (isText(delta.reasoning_content)) grow(tail('reasoning'), delta.reasoning_content);
     if (isText(delta.reasoning_signature)) tail('reasoning').signature += delta.reasoning_signature;
-    if (isText(delta.content)) grow(tail('text'), delta.content);
+    if (isText(delta.content)) grow(tail('text'), delta.content, logprobs);
     if (isText(delta.refusal)) grow(tail('refusal'), delta.refusal);
+    if (Array.isArray(delta.annotations)) for (const each of delta.annotations) cite(each);
+    if (takesImages && Array.isArray(delta.images)) for (const each of delta.images) draw(each);
     if (Array.isArray(delta.tool_calls)) {
       for (const [position, piece] of delta.tool_calls.entries()) {
         if (typeof piece === 'object' && piece !== null) readTool(piece, position);
@@ -106,7 +147,9 @@ export function createAnswerReader(callIdPrefix: string): AnswerReader {
       open = next;
       if (next.kind === 'tool' && next.id === '') next.id = `${callIdPrefix}${next.index}`;
       steps.push({ step: 'open', block: next });
-      if (next.text !== '') steps.push({ step: 'grow', block: next, text: next.text });
+      const { text, logprobs } = next;
+      if (text !== '') steps.push({ step: 'grow', block: next, text, logprobs });
+      for (const annotation of next.annotations) steps.push({ step: 'cite', block: next, annotation });
     }
   }
 
@@ -123,7 +166,8 @@ export function createAnswerReader(callIdPrefix: string): AnswerReader {
       const choice = Array.isArray(chunk.choices) ? chunk.choices.find((each) => each?.index === 0) : undefined;
       if (choice === undefined) return [];
       if (isText(choice.finish_reason)) finishReason = choice.finish_reason;
-      if (typeof choice.delta === 'object' && choice.delta !== null) readDelta(choice.delta);
+      if (isText(choice.stop_reason)) stopSequence = choice.stop_reason;
+      if (typeof choice.delta === 'object' && choice.delta !== null) readDelta(choice.delta, tokensIn(choice.logprobs));
       advance(false);
       return taken();
     },
@@ -139,16 +183,24 @@ export function createAnswerReader(callIdPrefix: string): AnswerReader {
     get finishReason() {
       return finishReason;
     },
+    get stopSequence() {
+      return stopSequence;
+    },
     get usage() {
       return usage;
     },
   };
 }
 
+function tokensIn(logprobs: unknown): readonly object[] {
+  return isRecord(logprobs) && Array.isArray(logprobs.content) ? logprobs.content.filter(isRecord) : NONE;
+}
+
 /** A whole answer, read like a stream of one chunk. */
-export function readWhole(completion: ChatCompletion, callIdPrefix: string): AnswerReader {
-  const reader = createAnswerReader(callIdPrefix);
+export function readWhole(completion: ChatCompletion, callIdPrefix: string, takesImages = false): AnswerReader {
+  const reader = createAnswerReader(callIdPrefix, takesImages);
   const choice = completion.choices.find(({ index }) => index === 0);
+  const { finish_reason: reason = null, stop_reason: stop, logprobs } = choice ?? {};
   reader.read({
     id: completion.id,
     object: 'chat.completion.chunk',
@@ -157,7 +209,7 @@ export function readWhole(completion: ChatCompletion, callIdPrefix: string): Ans
     choices:
       choice === undefined
         ? []
-        : [{ index: 0, delta: deltaOf(choice.message), finish_reason: choice.finish_reason ?? null }],
+        : [{ index: 0, delta: deltaOf(choice.message), finish_reason: reason, stop_reason: stop, logprobs }],
     ...(completion.usage !== undefined && { usage: completion.usage }),
   });
   reader.finish();

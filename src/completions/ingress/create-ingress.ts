@@ -61,7 +61,7 @@ export function createIngress(parts: IngressParts) {
         },
         translate,
         showsCost: true,
-        whole: (completion) => finishedResponse(head, readWhole(completion, `call_${head.id}_`)),
+        whole: (completion) => finishedResponse(head, readWhole(completion, `call_${head.id}_`, true)),
         stream: () => createResponsesStream(head),
       });
     },
@@ -69,6 +69,7 @@ export function createIngress(parts: IngressParts) {
       const request = readMessagesRequest(call.body);
       const { model, messages, system, tools, max_tokens: most } = request;
       const id = makeId('msg_');
+      const stops = request.stop_sequences ?? [];
       const { requestId } = call.head;
       call.reply.header('request-id', requestId);
       return run(call, {
@@ -83,8 +84,8 @@ export function createIngress(parts: IngressParts) {
         },
         translate: () => decodeMessagesRequest(request),
         showsCost: true,
-        whole: (completion) => messageObject(id, readWhole(completion, `call_${id}_`)),
-        stream: () => createMessagesStream({ id, requestId, model }),
+        whole: (completion) => messageObject(id, readWhole(completion, `call_${id}_`), stops),
+        stream: () => createMessagesStream({ id, requestId, model, stops }),
       });
     },
     async countTokens(call: RawCall) {

@@ -12,12 +12,13 @@ type Json = any;
 const MESSAGE_USAGE = {
   input_tokens: 7,
   output_tokens: 7,
+  output_tokens_details: { thinking_tokens: 2 },
   cache_creation_input_tokens: 0,
   cache_read_input_tokens: 4,
 };
 
 function run(chunks: readonly ChatChunk[], broken = false): Json[] {
-  const encoder = createMessagesStream({ id: 'msg_1', requestId: 'req-1', model: 'lab/small' });
+  const encoder = createMessagesStream({ id: 'msg_1', requestId: 'req-1', model: 'lab/small', stops: ['END'] });
   return [
     ...encoder.begin(),
     ...chunks.flatMap((each) => encoder.read(each)),
@@ -40,7 +41,7 @@ const whole = (message: object, finishReason: string): ChatCompletion =>
     choices: [{ index: 0, message: { role: 'assistant', content: null, ...message }, finish_reason: finishReason }],
     usage: USAGE,
   }) as ChatCompletion;
-const message = (answer: ChatCompletion): Json => messageObject('msg_1', readWhole(answer, 'call_'));
+const message = (answer: ChatCompletion): Json => messageObject('msg_1', readWhole(answer, 'call_'), ['END']);
 
 test('a stream has blocks of thinking, text and tool use, then the reason and the usage', () => {
   const events = run([

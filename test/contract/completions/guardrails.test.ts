@@ -78,6 +78,22 @@ test('what is masked reaches neither the model, the caller nor the log of calls'
   assert.doesNotMatch(log(), /ada@example/);
 });
 
+test('in a stream, the words of a source are masked, and follow the text that names it', async (t) => {
+  const source = { url: 'https://a.example/', title: 'A', cited_text: `Ask ${MAIL}` };
+  const pieces = [
+    chunkOf({ content: 'Here ' }),
+    chunkOf({ annotations: [{ type: 'url_citation', url_citation: source }] }),
+    chunkOf({ content: `is ${MAIL}.` }),
+    chunkOf({}, 'stop'),
+  ].map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`);
+  const { post } = await start(t, [PII], streams([...pieces, 'data: [DONE]\n\n']));
+  const text = await (await post('/v1/chat/completions', ask('Go', { stream: true }))).text();
+  assert.equal(readChunks(text).content, 'Here is [email].');
+  assert.match(text, /"cited_text":"Ask \[email\]"/);
+  assert.doesNotMatch(text, /ada@/);
+  assert.ok(text.indexOf('annotations') > text.indexOf('is [email]'));
+});
+
 test('in a stream, text, reasoning and calls are masked wherever they are cut', async (t) => {
   const filler = 'and so on, '.repeat(40);
   const letters = [...`${filler}mail ${MAIL} now. ${filler}`];

@@ -4,6 +4,7 @@ import {
   ANSWER_TOOL_DESCRIPTION,
   ANY_OBJECT,
   addArguments,
+  addCitation,
   addHiddenThinking,
   addSignature,
   addText,
@@ -28,6 +29,7 @@ import {
   strictSchema,
   usageChunk,
 } from '../answer.ts';
+import { type Annotation, citedAt, readClaudeCitation } from '../citations.ts';
 import { readConversation } from '../conversation.ts';
 import type {
   DecodedAnswer,
@@ -39,7 +41,7 @@ import type {
   UpstreamRequest,
 } from '../dialect.ts';
 import { brokenAnswer, failureInBody, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
-import { asCount, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
+import { asCount, asList, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
 import {
   answerSchema,
   maxTokens,
@@ -95,7 +97,9 @@ function decodeAnthropicAnswer(body: unknown, context: DialectContext): DecodedA
   const own = headOf(context);
   const head = { ...own, id: asWords(answer.id) ?? own.id, model: asWords(answer.model) ?? own.model };
   const refusal = asWords(asObject(answer.stop_details)?.explanation);
-  const choice = choiceOf({ ...read, refusal, finishReason: finishReason(answer.stop_reason, read.calls.length) });
+  const stopSequence = asWords(answer.stop_sequence);
+  const reason = finishReason(answer.stop_reason, read.calls.length);
+  const choice = choiceOf({ ...read, refusal, finishReason: reason, stopSequence });
   const usage = asObject(answer.usage);
   const { container } = answer;
   return completionOf(head, [choice], usage === undefined ? undefined : claudeUsage({ ...usage, container }));
@@ -106,10 +110,16 @@ function readBlocks(blocks: readonly unknown[], answerId: string) {
   let reasoning = '';
   let signature = '';
   const calls: ToolCall[] = [];
+  const annotations: Annotation[] = [];
   for (const value of blocks) {
     const block = asObject(value);
-    if (block?.type === 'text') text += asText(block.text) ?? '';
-    else if (block?.type === 'thinking') {
+    if (block?.type === 'text') {
+      const start = text.length;
+      text += asText(block.text) ?? '';
+      for (const each of asList(block.citations).map(readClaudeCitation)) {
+        if (each !== undefined) annotations.push(citedAt(each, start, text.length));
+      }
+    } else if (block?.type === 'thinking') {
       const thinking = asText(block.thinking) ?? '';
       reasoning += thinking;
       signature += packThinking(thinking.length, text.length, asText(block.signature) ?? '');
@@ -127,7 +137,7 @@ function readBlocks(blocks: readonly unknown[], answerId: string) {
         });
     }
   }
-  return { text, reasoning, signature, calls };
+  return { text, reasoning, signature, calls, annotations };
 }
 
 export interface AnthropicStreamState {
@@ -207,6 +217,8 @@ function addDelta(stream: BlockStream, index: number, delta: JsonObject): readon
       return addThinking(stream, index, delta.thinking);
     case 'signature_delta':
       return addSignature(stream, index, delta.signature);
+    case 'citations_delta':
+      return addCitation(stream, readClaudeCitation(delta.citation));
     default:
       return [];
   }
@@ -218,14 +230,17 @@ function finishMessage(state: AnthropicStreamState, body: JsonObject): Step {
   if (asWords(delta.stop_reason) === undefined || state.finished) return silentStep(state);
   const refusal = asWords(asObject(delta.stop_details)?.explanation);
   const chunks = refusal === undefined ? [] : [deltaChunk(state.stream.head, { refusal })];
-  return stepOf(state, [...chunks, ...finish(state, delta.stop_reason)]);
+  return stepOf(state, [...chunks, ...finish(state, delta)]);
 }
 
-function finish(state: AnthropicStreamState, stopReason: unknown): readonly ChatChunk[] {
+function finish(
+  state: AnthropicStreamState,
+  { stop_reason: stopReason, stop_sequence: stop }: JsonObject,
+): readonly ChatChunk[] {
   state.finished = true;
   const { stream } = state;
   const closing = closeAll(stream);
-  const last = deltaChunk(stream.head, {}, finishReason(stopReason, stream.calls));
+  const last = deltaChunk(stream.head, {}, finishReason(stopReason, stream.calls), 0, asWords(stop));
   const usage = claudeUsage(state.usage);
   return [...closing, last, ...(usage.total_tokens > 0 ? [usageChunk(stream.head, usage)] : [])];
 }

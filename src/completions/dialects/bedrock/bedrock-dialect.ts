@@ -2,6 +2,7 @@ import type { ChatChunk, ToolCall, Usage } from '../../contract/chat.ts';
 import {
   ANSWER_TOOL,
   addArguments,
+  addCitation,
   addHiddenThinking,
   addSignature,
   addText,
@@ -26,6 +27,7 @@ import {
   usageOf,
 } from '../answer.ts';
 import { packHiddenThinking, packThinking } from '../anthropic/anthropic-messages.ts';
+import { type Annotation, citedAt, readBedrockCitation } from '../citations.ts';
 import type { DecodedAnswer, Dialect, DialectContext, StreamEvent, StreamStep, UpstreamFailure } from '../dialect.ts';
 import {
   brokenAnswer,
@@ -109,6 +111,7 @@ function readBlocks(blocks: readonly unknown[], answerId: string) {
   let reasoning = '';
   let signature = '';
   const calls: ToolCall[] = [];
+  const annotations: Annotation[] = [];
   for (const value of blocks) {
     const block = asObject(value) ?? {};
     const thought = asObject(block.reasoningContent);
@@ -127,11 +130,15 @@ function readBlocks(blocks: readonly unknown[], answerId: string) {
       if (name === ANSWER_TOOL) text += input;
       else calls.push({ id, type: 'function', function: { name, arguments: input } });
     } else {
-      for (const cited of asList(asObject(block.citationsContent)?.content))
-        text += asText(asObject(cited)?.text) ?? '';
+      const { content, citations } = asObject(block.citationsContent) ?? {};
+      const start = text.length;
+      for (const cited of asList(content)) text += asText(asObject(cited)?.text) ?? '';
+      for (const each of asList(citations).map(readBedrockCitation)) {
+        if (each !== undefined) annotations.push(citedAt(each, start, text.length));
+      }
     }
   }
-  return { text, reasoning, signature, calls };
+  return { text, reasoning, signature, calls, annotations };
 }
 
 interface BedrockStreamState extends BlockStream {
@@ -188,6 +195,7 @@ function addDelta(state: BedrockStreamState, index: number, delta: JsonObject): 
   if (typeof delta.text === 'string') return addText(state, delta.text);
   const called = asObject(delta.toolUse);
   if (called !== undefined) return addArguments(state, index, called.input);
+  if (delta.citation !== undefined) return addCitation(state, readBedrockCitation(delta.citation));
   const thought = asObject(delta.reasoningContent);
   if (thought === undefined) return NO_CHUNKS;
   if (thought.signature !== undefined) addSignature(state, index, thought.signature);

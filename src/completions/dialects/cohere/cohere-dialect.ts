@@ -13,6 +13,7 @@ import {
   usageChunk,
   usageOf,
 } from '../answer.ts';
+import { readCohereCitation } from '../citations.ts';
 import { asFunctionCall, droppedPiece, readContent } from '../conversation.ts';
 import {
   type DecodedAnswer,
@@ -110,7 +111,8 @@ function decodeCohereAnswer(body: unknown, context: DialectContext): DecodedAnsw
     text += asText(piece?.text) ?? '';
     reasoning += asText(piece?.thinking) ?? '';
   }
-  const choice = choiceOf({ text, reasoning, signature: '', calls, finishReason });
+  const annotations = asList(message.citations).flatMap(readCohereCitation);
+  const choice = choiceOf({ text, reasoning, signature: '', calls, finishReason, annotations });
   return completionOf(head, [choice], cohereUsage(answer.usage));
 }
 
@@ -172,6 +174,10 @@ function decodeCohereEvent(state: CohereStreamState, { event, data }: StreamEven
       return addArguments(state, asWords(asObject(asObject(message?.tool_calls)?.function)?.arguments));
     case 'tool-call-end':
       return state.hasArguments ? silentStep(state) : addArguments(state, '{}');
+    case 'citation-start': {
+      const annotations = readCohereCitation(message?.citations);
+      return annotations.length === 0 ? silentStep(state) : one(state, { annotations });
+    }
     case 'message-end':
       return finish(state, delta ?? {});
     default:

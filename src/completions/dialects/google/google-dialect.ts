@@ -13,6 +13,7 @@ import {
   usageChunk,
   usageOf,
 } from '../answer.ts';
+import { readGrounding } from '../citations.ts';
 import type { DecodedAnswer, Dialect, DialectContext, StreamEvent, StreamStep, UpstreamFailure } from '../dialect.ts';
 import {
   brokenAnswer,
@@ -52,6 +53,8 @@ export const googleDialect = createGoogleDialect('google');
 export const vertexDialect = createGoogleDialect('google-vertex');
 
 const MAX_CANDIDATES = 128;
+/** As much of an answer is kept, in characters, to find the places that its sources are for. */
+const MAX_PLACED = 128 * 1024;
 
 interface CandidateState {
   calls: number;
@@ -60,6 +63,9 @@ interface CandidateState {
   finish: JsonObject | undefined;
   /** The call whose arguments are still coming. */
   open: PartialArguments | undefined;
+  text: string;
+  /** The last event that named sources: they come again, with more, as the answer grows. */
+  grounded: JsonObject | undefined;
 }
 
 interface GoogleStreamState {
@@ -111,6 +117,8 @@ function endGoogleStream(state: GoogleStreamState): Step {
     if (own.finish === undefined) continue;
     const closing = closeCall(own);
     if (closing !== undefined) chunks.push(deltaChunk(state.head, closing, null, index));
+    const annotations = own.grounded === undefined ? [] : readGrounding(own.grounded, own.text);
+    if (annotations.length > 0) chunks.push(deltaChunk(state.head, { annotations }, null, index));
     const reason = readFinish(own.finish, own.calls, own.isEmpty);
     if (typeof reason !== 'string') return { state, chunks, failure: reason };
     chunks.push(deltaChunk(state.head, {}, reason, index));
@@ -131,7 +139,7 @@ function decodeCandidate(
   const index = Math.min(asCount(candidate.index), MAX_CANDIDATES);
   let own = state.candidates.get(index);
   const isFirst = own === undefined;
-  own ??= { calls: 0, isEmpty: true, finish: undefined, open: undefined };
+  own ??= { calls: 0, isEmpty: true, finish: undefined, open: undefined, text: '', grounded: undefined };
   state.candidates.set(index, own);
   const joined = joinArguments(own, candidate);
   if (joined === undefined) return brokenAnswer('The model API streams arguments of a call that make no sense.');
@@ -150,11 +158,15 @@ function decodeCandidate(
     pieces.push({ index: number, ...call, function: { name, arguments: text } });
   }
   if (pieces.length > 0) delta.tool_calls = pieces;
-  if (images.length > 0) Object.assign(delta, { images });
+  if (images.length > 0) delta.images = images;
   own.calls += calls.length;
   if (text !== '' || calls.length > 0 || images.length > 0) own.isEmpty = false;
   if (isFirst || text !== '' || reasoning !== '' || signature !== '' || pieces.length > 0 || images.length > 0) {
     chunks.push(deltaChunk(state.head, delta, null, index));
+  }
+  if (own.text.length < MAX_PLACED) own.text += text;
+  if (candidate.groundingMetadata !== undefined || candidate.citationMetadata !== undefined) {
+    own.grounded = { ...own.grounded, ...candidate };
   }
   if (asWords(candidate.finishReason) !== undefined) own.finish = candidate;
   return undefined;
@@ -349,7 +361,8 @@ function decodeGoogleAnswer(body: unknown, context: DialectContext): DecodedAnsw
     const isEmpty = read.text === '' && read.calls.length === 0 && read.images.length === 0;
     const finishReason = readFinish(candidate, read.calls.length, isEmpty);
     if (typeof finishReason !== 'string') return { failure: finishReason };
-    const choice = choiceOf({ ...read, finishReason }, choices.length);
+    const annotations = readGrounding(candidate, read.text);
+    const choice = choiceOf({ ...read, finishReason, annotations }, choices.length);
     if (read.images.length > 0) Object.assign(choice.message, { images: read.images });
     choices.push(choice);
   }

@@ -11,6 +11,7 @@ import {
   usageChunk,
   usageOf,
 } from '../answer.ts';
+import { listedPages } from '../citations.ts';
 import type { DecodedAnswer, DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
 import { brokenAnswer, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
 import { asCount, asList, asObject, asText, asWords, type JsonObject, parseEvent } from '../json-value.ts';
@@ -32,6 +33,9 @@ export function decodeOpenaiAnswer(body: unknown, context: DialectContext): Deco
     if (isFailedChoice(choice)) return { failure: failureInObject(choice) };
     choices.push(readChoice(choice, choices.length, head.id));
   }
+  const pages = listedPages(answer);
+  const [first] = choices;
+  if (first !== undefined && pages.length > 0) first.message.annotations ??= [...pages];
   const { completion } = completionOf(head, choices, readOpenaiUsage(answer));
   return { completion: { ...answer, ...completion } as ChatCompletion };
 }
@@ -136,6 +140,10 @@ function decodeChoices(state: OpenaiStreamState, body: JsonObject): StreamStep<O
   }
   state.usage = readOpenaiUsage(body) ?? state.usage;
   const chunks: ChatChunk[] = [];
+  // Servers that list pages repeat the list with every chunk.
+  const pages = finished ? listedPages(body) : [];
+  const [first] = choices;
+  if (first !== undefined && pages.length > 0) first.delta.annotations ??= pages;
   if (choices.length > 0) {
     const { usage: _, ...rest } = body;
     chunks.push({ ...rest, ...state.head, object: 'chat.completion.chunk', choices });

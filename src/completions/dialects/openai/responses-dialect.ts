@@ -12,6 +12,7 @@ import {
   stepOf,
   usageChunk,
 } from '../answer.ts';
+import { type Annotation, readFlatAnnotation } from '../citations.ts';
 import { packProof } from '../conversation.ts';
 import type { DecodedAnswer, Dialect, DialectContext, StreamEvent, StreamStep } from '../dialect.ts';
 import { brokenAnswer, failureInBody, failureInEvent, failureInObject, isFailureObject, noObject } from '../failure.ts';
@@ -26,7 +27,15 @@ export const responsesDialect: Dialect<ResponsesStreamState> = {
   encodeRequest: encodeResponsesRequest,
   decodeResponse: decodeResponsesAnswer,
   decodeFailure: failureInBody,
-  startStream: (context) => ({ head: headOf(context), calls: new Map(), begun: 0, reasoned: 0, parts: 0 }),
+  startStream: (context) => ({
+    head: headOf(context),
+    calls: new Map(),
+    begun: 0,
+    reasoned: 0,
+    parts: 0,
+    written: 0,
+    part: 0,
+  }),
   decodeEvent: decodeResponsesEvent,
 };
 
@@ -66,11 +75,19 @@ function decodeResponsesAnswer(body: unknown, context: DialectContext): DecodedA
   let signature = '';
   let refusal: string | undefined;
   const calls: ToolCall[] = [];
+  const annotations: Annotation[] = [];
+  const images: Image[] = [];
+  const tokens: unknown[] = [];
   for (const value of response.output) {
     const item = asObject(value) ?? {};
     if (item.type === 'message') {
       for (const part of asList(item.content)) {
-        const { text: said, refusal: refused } = asObject(part) ?? {};
+        const { text: said, refusal: refused, annotations: named, logprobs } = asObject(part) ?? {};
+        tokens.push(...asList(logprobs));
+        for (const each of asList(named)) {
+          const annotation = readFlatAnnotation(each, text.length);
+          if (annotation !== undefined) annotations.push(annotation);
+        }
         text += asText(said) ?? '';
         if (typeof refused === 'string') refusal = (refusal ?? '') + refused;
       }
@@ -78,10 +95,13 @@ function decodeResponsesAnswer(body: unknown, context: DialectContext): DecodedA
       const summary = summaryOf(item);
       reasoning += summary;
       signature += packReasoning(summary.length, asText(item.encrypted_content) ?? '');
-    } else calls.push(...callOf(item, head, calls.length));
+    } else if (item.type === 'image_generation_call') images.push(...imageOf(item));
+    else calls.push(...callOf(item, head, calls.length));
   }
   const reason = finishReason(response, calls.length);
-  const choice = choiceOf({ text, reasoning, signature, refusal, calls, finishReason: reason });
+  const choice = choiceOf({ text, reasoning, signature, refusal, calls, finishReason: reason, annotations });
+  if (images.length > 0) Object.assign(choice.message, { images });
+  if (tokens.length > 0) choice.logprobs = { content: tokens, refusal: null };
   return completionOf(head, [choice], readResponsesUsage(response.usage, response.output));
 }
 
@@ -102,6 +122,16 @@ function callOf(item: JsonObject, head: AnswerHead, number: number): readonly To
   return [{ id, type: 'custom', custom: { name, input: asText(item.input) ?? '' } } as unknown as ToolCall];
 }
 
+interface Image {
+  readonly type: 'image_url';
+  readonly image_url: { readonly url: string };
+}
+
+function imageOf({ result, output_format: format }: JsonObject): readonly Image[] {
+  if (typeof result !== 'string' || result === '') return [];
+  return [{ type: 'image_url', image_url: { url: `data:image/${asWords(format) ?? 'png'};base64,${result}` } }];
+}
+
 interface OpenCall {
   readonly index: number;
   readonly custom: boolean;
@@ -116,6 +146,9 @@ interface ResponsesStreamState {
   /** How much of the summary of the open reasoning has come, and in how many parts. */
   reasoned: number;
   parts: number;
+  /** How much text has come, and how much of it before the part that is open. */
+  written: number;
+  part: number;
 }
 
 type Step = StreamStep<ResponsesStreamState>;
@@ -137,8 +170,15 @@ function decodeResponsesEvent(state: ResponsesStreamState, { event, data }: Stre
       head.model = asWords(model) ?? head.model;
       return said(state, { role: 'assistant', content: '' });
     }
+    case 'response.content_part.added':
+      state.part = state.written;
+      return silentStep(state);
+    case 'response.output_text.annotation.added': {
+      const annotation = readFlatAnnotation(body.annotation, state.part);
+      return annotation === undefined ? silentStep(state) : said(state, { annotations: [annotation] });
+    }
     case 'response.output_text.delta':
-      return grown(state, body.delta, (content) => ({ content }));
+      return written(state, body);
     case 'response.refusal.delta':
       return grown(state, body.delta, (refusal) => ({ refusal }));
     case 'response.reasoning_summary_part.added':
@@ -171,6 +211,16 @@ function said(state: ResponsesStreamState, delta: ChunkDelta): Step {
 
 function grown(state: ResponsesStreamState, text: unknown, deltaOf: (text: string) => ChunkDelta): Step {
   return typeof text === 'string' && text !== '' ? said(state, deltaOf(text)) : silentStep(state);
+}
+
+function written(state: ResponsesStreamState, { delta, logprobs }: JsonObject): Step {
+  if (typeof delta !== 'string' || delta === '') return silentStep(state);
+  state.written += delta.length;
+  const chunk = deltaChunk(state.head, { content: delta });
+  const tokens = asList(logprobs);
+  if (tokens.length === 0) return stepOf(state, [chunk]);
+  const choices = chunk.choices.map((choice) => ({ ...choice, logprobs: { content: tokens, refusal: null } }));
+  return stepOf(state, [{ ...chunk, choices }]);
 }
 
 function reasoned(state: ResponsesStreamState, text: unknown): Step {
@@ -223,6 +273,8 @@ function closeItem(state: ResponsesStreamState, place: number, item: JsonObject)
     const signature = packReasoning(state.reasoned, asText(item.encrypted_content) ?? '');
     return grown(state, signature, (reasoning_signature) => ({ reasoning_signature }));
   }
+  const images = item.type === 'image_generation_call' ? imageOf(item) : [];
+  if (images.length > 0) return said(state, { images });
   const call = state.calls.get(place);
   if (call === undefined || call.hasArguments) {
     state.calls.delete(place);

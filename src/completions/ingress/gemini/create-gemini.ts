@@ -73,7 +73,7 @@ export function createGemini(parts: GeminiParts) {
         }),
       },
       translate: () => decodeGeminiRequest(request, { model, stream }),
-      whole: (completion) => geminiResponse(head, readWhole(completion, `call_${head.id}_`)),
+      whole: (completion) => geminiResponse(head, readWhole(completion, `call_${head.id}_`, true)),
       stream: () => createGeminiStream(head),
       ...(stream && { format: streamFormat(call) }),
     });

@@ -3,6 +3,8 @@ import type { RequestHead } from '../../../platform/http/surface.ts';
 import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import type { Usage } from '../../contract/chat.ts';
 import type { GeminiError, GeminiUsage, GenerateContentResponse } from '../../contract/gemini.ts';
+import { groundingOf } from '../../dialects/citations.ts';
+import { readImage } from '../../dialects/conversation.ts';
 import { createEventReader } from '../../relay/event-splitter.ts';
 import {
   type AnswerBlock,
@@ -54,6 +56,7 @@ function createParts({ includeThoughts }: GeminiHead) {
   return {
     grown({ kind }: AnswerBlock, text: string): readonly Part[] {
       if (kind === 'tool' || kind === 'refusal' || text === '') return [];
+      if (kind === 'image') return imagePart(text);
       if (kind !== 'reasoning') return [{ text }];
       proof.thoughts += text;
       return includeThoughts ? [{ text, thought: true }] : [];
@@ -73,11 +76,18 @@ function createParts({ includeThoughts }: GeminiHead) {
   };
 }
 
+/** An image comes as a data URL, or is somewhere else. */
+function imagePart(url: string): readonly Part[] {
+  const image = readImage(url);
+  if (image.kind === 'data') return [{ inlineData: { mimeType: image.mediaType, data: image.base64 } }];
+  return image.kind === 'link' ? [{ fileData: { mimeType: image.mediaType, fileUri: url } }] : [];
+}
+
 function response(
   head: GeminiHead,
   answer: Pick<AnswerReader, 'model'>,
   parts: readonly Part[],
-  end: { readonly finishReason?: string; readonly finishMessage?: string } = {},
+  end: Readonly<Record<string, unknown>> = {},
 ): GenerateContentResponse {
   return {
     candidates: [{ content: { role: 'model', parts: [...parts] }, ...end, index: 0 }],
@@ -92,27 +102,66 @@ function lastResponse(head: GeminiHead, answer: AnswerReader, parts: readonly Pa
   const finishReason = FINISH_REASONS.get(answer.finishReason ?? '') ?? 'OTHER';
   const end = refusals.length === 0 ? { finishReason } : { finishReason: 'SAFETY', finishMessage: refusals.join('') };
   const usage = answer.usage === undefined ? {} : { usageMetadata: geminiUsage(answer.usage) };
-  return { ...response(head, answer, parts.length === 0 ? [{ text: '' }] : parts, end), ...usage };
+  const all = { ...end, ...sourcesOf(answer), ...logprobsOf(answer) };
+  return { ...response(head, answer, parts.length === 0 ? [{ text: '' }] : parts, all), ...usage };
+}
+
+/** Places of sources are counted in the text of the whole answer. */
+function sourcesOf({ blocks }: AnswerReader): { readonly groundingMetadata?: object } {
+  const texts = blocks.filter(({ kind }) => kind === 'text');
+  const grounding = groundingOf(
+    texts.flatMap(({ annotations }) => annotations),
+    texts.map(({ text }) => text).join(''),
+  );
+  return grounding === undefined ? {} : { groundingMetadata: grounding };
+}
+
+interface TokenChance {
+  readonly token?: unknown;
+  readonly logprob?: unknown;
+  readonly top_logprobs?: unknown;
+}
+
+function logprobsOf({ blocks }: AnswerReader): { readonly logprobsResult?: object } {
+  const tokens: readonly TokenChance[] = blocks.flatMap(({ logprobs }) => logprobs);
+  if (tokens.length === 0) return {};
+  const chance = ({ token, logprob }: TokenChance) => ({ token, logProbability: logprob });
+  const others = tokens.map(({ top_logprobs: top }) => ({
+    candidates: Array.isArray(top) ? top.map((each: TokenChance | null) => chance(each ?? {})) : [],
+  }));
+  const hasOthers = others.some(({ candidates }) => candidates.length > 0);
+  return { logprobsResult: { chosenCandidates: tokens.map(chance), ...(hasOthers && { topCandidates: others }) } };
 }
 
 /** Here the tokens of thoughts are counted apart from those of the answer. */
 function geminiUsage(usage: Usage): GeminiUsage {
   const { prompt_tokens: prompt, completion_tokens: completion } = usage;
   const thoughts = Math.min(completion, usage.completion_tokens_details?.reasoning_tokens ?? 0);
-  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  const {
+    cached_tokens: cached = 0,
+    audio_tokens: audio = 0,
+    image_tokens: image = 0,
+  } = usage.prompt_tokens_details ?? {};
   return {
     promptTokenCount: prompt,
     candidatesTokenCount: completion - thoughts,
     totalTokenCount: prompt + completion,
     ...(thoughts > 0 && { thoughtsTokenCount: thoughts }),
     ...(cached > 0 && { cachedContentTokenCount: cached }),
+    ...(audio + image > 0 && {
+      promptTokensDetails: [
+        { modality: 'TEXT', tokenCount: Math.max(0, prompt - audio - image) },
+        ...(audio > 0 ? [{ modality: 'AUDIO', tokenCount: audio }] : []),
+        ...(image > 0 ? [{ modality: 'IMAGE', tokenCount: image }] : []),
+      ],
+    }),
     ...(usage.estimated === true && { estimated: true }),
   };
 }
 
 /** The responses of `streamGenerateContent` for one streamed answer. */
 export function createGeminiStream(head: GeminiHead): StreamEncoder {
-  const answer = createAnswerReader(`call_${head.id}_`);
+  const answer = createAnswerReader(`call_${head.id}_`, true);
   const parts = createParts(head);
   const partsOf = (step: BlockStep): readonly Part[] => {
     if (step.step === 'grow') return parts.grown(step.block, step.text);

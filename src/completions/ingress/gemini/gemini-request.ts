@@ -30,12 +30,11 @@ const KNOWN: ReadonlySet<string> = new Set([
 ]);
 const KNOWN_CONFIG: ReadonlySet<string> = new Set([
   ...['temperature', 'topP', 'topK', 'maxOutputTokens', 'stopSequences', 'seed', 'presencePenalty', 'frequencyPenalty'],
-  ...['responseMimeType', 'responseSchema', 'responseJsonSchema', 'thinkingConfig'],
+  ...['responseMimeType', 'responseSchema', 'responseJsonSchema', 'thinkingConfig', 'responseLogprobs', 'logprobs'],
 ]);
 /** What these ask for is what happens anyway. */
 const NO_EFFECT: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
   ['candidateCount', (value: unknown) => value === 1],
-  ['responseLogprobs', (value: unknown) => value === false],
   ['responseModalities', (value: unknown) => Array.isArray(value) && value.every((each) => each === 'TEXT')],
 ]);
 /** As many as chat completions have. */
@@ -257,7 +256,7 @@ function decodeTool(tool: GeminiTool, { dropped, steps }: Translation): readonly
 
 function decodeConfig(config: GenerationConfig): Partial<ChatRequest> {
   const { temperature, topP, topK, maxOutputTokens, stopSequences: stop = [], seed } = config;
-  const { presencePenalty, frequencyPenalty } = config;
+  const { presencePenalty, frequencyPenalty, responseLogprobs, logprobs } = config;
   if (stop.length > MAX_STOPS)
     throw invalidField('/generationConfig/stopSequences', `has more than ${MAX_STOPS} items`);
   return {
@@ -269,6 +268,7 @@ function decodeConfig(config: GenerationConfig): Partial<ChatRequest> {
     ...(isPresent(seed) && { seed }),
     ...(isPresent(presencePenalty) && { presence_penalty: presencePenalty }),
     ...(isPresent(frequencyPenalty) && { frequency_penalty: frequencyPenalty }),
+    ...(responseLogprobs === true && { logprobs: true, ...(isPresent(logprobs) && { top_logprobs: logprobs }) }),
   };
 }
 

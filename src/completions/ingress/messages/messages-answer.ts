@@ -2,6 +2,7 @@ import type { Static } from 'typebox';
 import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import type { Usage } from '../../contract/chat.ts';
 import type { MessageObject, MessagesError, MessagesUsage } from '../../contract/messages.ts';
+import { type Annotation, claudeCitation } from '../../dialects/citations.ts';
 import {
   type AnswerBlock,
   type AnswerReader,
@@ -19,35 +20,45 @@ const STOP_REASONS: ReadonlyMap<string, string> = new Map([
   ['content_filter', 'refusal'],
 ]);
 
-/** The message of an answer that came whole. */
-export function messageObject(id: string, answer: AnswerReader): MessageObject {
+/** The message of an answer that came whole. `stops`: the stop sequences of the request. */
+export function messageObject(id: string, answer: AnswerReader, stops: readonly string[]): MessageObject {
   return {
     id,
     type: 'message',
     role: 'assistant',
     model: answer.model,
     content: answer.blocks.map((block) => contentBlock(block, answer.finishReason === 'length')),
-    stop_reason: stopReason(answer),
-    stop_sequence: null,
+    ...stopOf(answer, stops),
     usage: messagesUsage(answer.usage),
   };
 }
 
-/** Which stop sequence it was, chat completions do not tell: both ways of ending are `end_turn`. */
-function stopReason({ finishReason = '', blocks }: Pick<AnswerReader, 'finishReason' | 'blocks'>): string {
-  if (blocks.some(({ kind }) => kind === 'refusal')) return 'refusal';
-  return STOP_REASONS.get(finishReason) ?? 'end_turn';
+/** Most model APIs do not tell that a stop sequence ended an answer: the reason is `end_turn` then. */
+function stopOf({ finishReason = '', stopSequence, blocks }: AnswerReader, stops: readonly string[]) {
+  if (blocks.some(({ kind }) => kind === 'refusal')) return { stop_reason: 'refusal', stop_sequence: null };
+  if (finishReason === 'stop' && stopSequence !== undefined && stops.includes(stopSequence)) {
+    return { stop_reason: 'stop_sequence', stop_sequence: stopSequence };
+  }
+  return { stop_reason: STOP_REASONS.get(finishReason) ?? 'end_turn', stop_sequence: null };
 }
 
 /** Here the prompt's tokens are counted apart from those that were read from a cache or written into one. */
 function messagesUsage(usage: Usage | undefined): MessagesUsage {
   const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0;
   const written = usage?.prompt_tokens_details?.cache_creation_tokens ?? 0;
+  const hour = usage?.prompt_tokens_details?.cache_creation_1h_tokens ?? 0;
+  const searches = usage?.server_tool_use?.web_search_requests ?? 0;
+  const thinking = usage?.completion_tokens_details?.reasoning_tokens ?? 0;
   return {
     input_tokens: Math.max(0, (usage?.prompt_tokens ?? 0) - cached - written),
     output_tokens: usage?.completion_tokens ?? 0,
     cache_creation_input_tokens: written,
     cache_read_input_tokens: cached,
+    ...(hour > 0 && {
+      cache_creation: { ephemeral_5m_input_tokens: Math.max(0, written - hour), ephemeral_1h_input_tokens: hour },
+    }),
+    ...(thinking > 0 && { output_tokens_details: { thinking_tokens: thinking } }),
+    ...(searches > 0 && { server_tool_use: { web_search_requests: searches } }),
     ...(usage?.estimated === true && { estimated: true }),
     ...(usage?.cost !== undefined && { cost: usage.cost }),
   };
@@ -61,8 +72,10 @@ function contentBlock(block: AnswerBlock, cutShort: boolean): MessageObject['con
       return { type: 'tool_use', id: block.id, name: block.name, input: callInput(block, cutShort) } as {
         type: string;
       };
-    default:
-      return { type: 'text', text: block.text } as { type: string };
+    default: {
+      const citations = block.annotations.map(claudeCitation);
+      return { type: 'text', text: block.text, ...(citations.length > 0 && { citations }) } as { type: string };
+    }
   }
 }
 
@@ -71,12 +84,35 @@ interface MessageHead {
   readonly requestId: string;
   /** As the caller named it; the answer's own name of its model comes first. */
   readonly model: string;
+  /** The stop sequences of the request. */
+  readonly stops: readonly string[];
 }
 
 /** The events of the Messages API for one streamed answer. */
-export function createMessagesStream({ id, requestId, model }: MessageHead): StreamEncoder {
+export function createMessagesStream({ id, requestId, model, stops }: MessageHead): StreamEncoder {
   const answer = createAnswerReader(`call_${id}_`);
   let begun = false;
+  let openIndex = -1;
+  /** Sources of a text that is closed: nothing can be added to it any more. */
+  const late: object[] = [];
+
+  function eventsOf(each: BlockStep): readonly StreamEvent[] {
+    if (each.step === 'open') openIndex = each.block.index;
+    if (each.step !== 'cite' || each.block.index === openIndex) return blockEvents(each);
+    late.push(citationDelta(each.annotation));
+    return [];
+  }
+
+  /** A block of no text, for sources that came late. */
+  function lateSources(): readonly StreamEvent[] {
+    if (late.length === 0) return [];
+    const index = answer.blocks.length;
+    return [
+      namedEvent('content_block_start', { index, content_block: { type: 'text', text: '' } }),
+      ...late.map((delta) => namedEvent('content_block_delta', { index, delta })),
+      namedEvent('content_block_stop', { index }),
+    ];
+  }
 
   /** The first event names the model, so it waits for the first chunk. */
   function start(): readonly StreamEvent[] {
@@ -100,7 +136,7 @@ export function createMessagesStream({ id, requestId, model }: MessageHead): Str
     begin: () => [],
     read(chunk) {
       const steps = answer.read(chunk);
-      return [...start(), ...steps.flatMap(blockEvents)];
+      return [...start(), ...steps.flatMap(eventsOf)];
     },
     finish() {
       if (answer.finishReason === undefined) {
@@ -108,9 +144,10 @@ export function createMessagesStream({ id, requestId, model }: MessageHead): Str
       }
       return [
         ...start(),
-        ...answer.finish().flatMap(blockEvents),
+        ...answer.finish().flatMap(eventsOf),
+        ...lateSources(),
         namedEvent('message_delta', {
-          delta: { stop_reason: stopReason(answer), stop_sequence: null },
+          delta: stopOf(answer, stops),
           usage: messagesUsage(answer.usage),
         }),
         namedEvent('message_stop', {}),
@@ -131,9 +168,14 @@ function blockEvents(each: BlockStep): readonly StreamEvent[] {
     return [namedEvent('content_block_start', { index: block.index, content_block: emptyBlock(block) })];
   }
   if (each.step === 'grow') return [delta(pieceOf(block, each.text))];
+  if (each.step === 'cite') return [delta(citationDelta(each.annotation))];
   const stop = namedEvent('content_block_stop', { index: block.index });
   if (block.kind !== 'reasoning' || block.signature === '') return [stop];
   return [delta({ type: 'signature_delta', signature: block.signature }), stop];
+}
+
+function citationDelta(annotation: Annotation): object {
+  return { type: 'citations_delta', citation: claudeCitation(annotation) };
 }
 
 function emptyBlock({ kind, id, name }: AnswerBlock): object {

@@ -8,6 +8,7 @@ import type {
   MessagesTool,
 } from '../../contract/messages.ts';
 import { packHiddenThinking, packThinking, readProofs } from '../../dialects/anthropic/anthropic-messages.ts';
+import { isForeignCitation } from '../../dialects/citations.ts';
 import { cacheControl } from '../../dialects/conversation.ts';
 import { createSteps, type Steps } from '../../dialects/dialect.ts';
 import type { Reference } from '../../lanes/upstream-objects.ts';
@@ -175,17 +176,32 @@ function packedSignature({ thinking = '', signature = '' }: MessagesBlock, writt
 
 /**
  * The request with Claude's own proofs, where the caller holds proofs that we packed: in translated answers, and in answers of
- * the first release. Undefined when there are none, which is usual. Thinking of other makers is left out.
+ * the first release. Undefined when there are none, which is usual. Thinking and sources of other makers are left out.
  */
 export function withOwnProofs(request: MessagesRequest): MessagesRequest | undefined {
-  if (!request.messages.some(({ content }) => typeof content !== 'string' && content.some(isPacked))) return undefined;
+  const isForeign = (block: MessagesBlock) => isPacked(block) || hasForeignCitation(block);
+  if (!request.messages.some(({ content }) => typeof content !== 'string' && content.some(isForeign))) return undefined;
   const steps = createSteps();
   const messages = request.messages.map((message) =>
     typeof message.content === 'string'
       ? message
-      : { ...message, content: message.content.flatMap((block) => (isPacked(block) ? unpack(block, steps) : [block])) },
+      : { ...message, content: message.content.flatMap((block) => ownBlocks(block, steps)) },
   );
   return { ...request, messages };
+}
+
+function ownBlocks(block: MessagesBlock, steps: Steps): readonly MessagesBlock[] {
+  if (isPacked(block)) return unpack(block, steps);
+  if (!hasForeignCitation(block)) return [block];
+  const { citations, ...rest } = block as MessagesBlock & { readonly citations: readonly unknown[] };
+  const own = citations.filter((each) => !isForeignCitation(each));
+  // Sources that came late are in a block without text, which Claude refuses.
+  return rest.text === '' ? [] : [{ ...rest, ...(own.length > 0 && { citations: own }) } as MessagesBlock];
+}
+
+function hasForeignCitation(block: MessagesBlock): boolean {
+  const { citations } = block as { readonly citations?: unknown };
+  return Array.isArray(citations) && citations.some(isForeignCitation);
 }
 
 /** What a request names that the API keeps: a container, and files in blocks and in the results of tools. */

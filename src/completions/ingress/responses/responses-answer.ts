@@ -2,6 +2,8 @@ import type { Clock } from '../../../platform/clock/clock.ts';
 import type { StreamEvent } from '../../../platform/sse/sse-writer.ts';
 import type { Usage } from '../../contract/chat.ts';
 import type { InputItem, ResponseObject, ResponsesRequest, ResponsesUsage } from '../../contract/responses.ts';
+import { type Annotation, flatAnnotation } from '../../dialects/citations.ts';
+import { readImage } from '../../dialects/conversation.ts';
 import { parseEvent } from '../../dialects/json-value.ts';
 import { createResponseCache, findAll, type SharedStore } from '../../operations/response-cache.ts';
 import { type AnswerBlock, type AnswerReader, type BlockStep, createAnswerReader } from '../answer-blocks.ts';
@@ -145,18 +147,31 @@ function outputItem(head: ResponseHead, block: AnswerBlock, status: ItemStatus):
         ? { type: 'custom_tool_call', ...call, input: customInput(block.text) }
         : { type: 'function_call', ...call, arguments: block.text };
     }
+    case 'image':
+      return { id, type: 'image_generation_call', status, result: imageData(block.text) };
     default:
-      return { id, type: 'message', status, role: 'assistant', content: [contentPart(block.kind, block.text)] };
+      return { id, type: 'message', status, role: 'assistant', content: [contentPart(block)] };
   }
 }
 
-function contentPart(kind: 'text' | 'refusal', text: string): Readonly<Record<string, unknown>> {
-  return kind === 'text'
-    ? { type: 'output_text', text, annotations: [], logprobs: [] }
-    : { type: 'refusal', refusal: text };
+function contentPart({ kind, text, annotations, logprobs }: AnswerBlock): Readonly<Record<string, unknown>> {
+  if (kind === 'refusal') return { type: 'refusal', refusal: text };
+  const named = annotations.map((each) => flatAnnotation(each, text.length));
+  return { type: 'output_text', text, annotations: named, logprobs };
 }
 
-const ID_PREFIXES = { reasoning: 'rs', text: 'msg', refusal: 'msg', tool: 'fc' } as const;
+/** The item has the data alone: an image that is somewhere else has none. */
+function imageData(url: string): string | null {
+  const image = readImage(url);
+  return image.kind === 'data' ? image.base64 : null;
+}
+
+/** A block as it is when it opens. */
+function emptyBlock(block: AnswerBlock): AnswerBlock {
+  return { ...block, text: '', signature: '', annotations: [], logprobs: [] };
+}
+
+const ID_PREFIXES = { reasoning: 'rs', text: 'msg', refusal: 'msg', tool: 'fc', image: 'ig' } as const;
 
 /** Made of the response's own id, so that an item has the same one in every event. */
 function itemId({ id }: ResponseHead, { kind, index }: AnswerBlock): string {
@@ -183,7 +198,7 @@ function responsesUsage(usage: Usage): ResponsesUsage {
 
 /** The events of the Responses API for one streamed answer, each with its number. */
 export function createResponsesStream(head: ResponseHead): StreamEncoder {
-  const answer = createAnswerReader(`call_${head.id}_`);
+  const answer = createAnswerReader(`call_${head.id}_`, true);
   let sequence = 0;
   let events: StreamEvent[] = [];
   /** Of the custom tool that is open. */
@@ -205,19 +220,21 @@ export function createResponsesStream(head: ResponseHead): StreamEncoder {
   }
 
   function open(block: AnswerBlock): void {
-    const item = outputItem(head, { ...block, text: '', signature: '' }, 'in_progress');
+    const item = outputItem(head, emptyBlock(block), 'in_progress');
     const parts = block.kind === 'text' || block.kind === 'refusal' ? { content: [] } : {};
     emit('response.output_item.added', { output_index: block.index, item: { ...item, ...parts } });
     customInput = item.type === 'custom_tool_call' ? createCustomToolInput() : undefined;
     if (block.kind === 'text' || block.kind === 'refusal') {
-      emit('response.content_part.added', { ...place(block), content_index: 0, part: contentPart(block.kind, '') });
+      emit('response.content_part.added', { ...place(block), content_index: 0, part: contentPart(emptyBlock(block)) });
     }
   }
 
-  function grow(block: AnswerBlock, text: string): void {
+  function grow(block: AnswerBlock, text: string, logprobs: readonly object[]): void {
     switch (block.kind) {
       case 'text':
-        emit('response.output_text.delta', { ...place(block), content_index: 0, delta: text, logprobs: [] });
+        emit('response.output_text.delta', { ...place(block), content_index: 0, delta: text, logprobs });
+        return;
+      case 'image':
         return;
       case 'refusal':
         emit('response.refusal.delta', { ...place(block), content_index: 0, delta: text });
@@ -234,24 +251,31 @@ export function createResponsesStream(head: ResponseHead): StreamEncoder {
     }
   }
 
+  /** A block has its source already. */
+  function cite(block: AnswerBlock, annotation: Annotation): void {
+    emit('response.output_text.annotation.added', {
+      ...place(block),
+      content_index: 0,
+      annotation_index: block.annotations.indexOf(annotation),
+      annotation: flatAnnotation(annotation, block.text.length),
+    });
+  }
+
   function close(block: AnswerBlock, status: 'completed' | 'incomplete'): void {
     const item = outputItem(head, block, status);
     switch (block.kind) {
-      case 'text':
-        emit('response.output_text.done', { ...place(block), content_index: 0, text: block.text, logprobs: [] });
-        emit('response.content_part.done', {
-          ...place(block),
-          content_index: 0,
-          part: contentPart('text', block.text),
-        });
+      case 'text': {
+        const { text, logprobs } = block;
+        emit('response.output_text.done', { ...place(block), content_index: 0, text, logprobs });
+        emit('response.content_part.done', { ...place(block), content_index: 0, part: contentPart(block) });
         break;
+      }
       case 'refusal':
         emit('response.refusal.done', { ...place(block), content_index: 0, refusal: block.text });
-        emit('response.content_part.done', {
-          ...place(block),
-          content_index: 0,
-          part: contentPart('refusal', block.text),
-        });
+        emit('response.content_part.done', { ...place(block), content_index: 0, part: contentPart(block) });
+        break;
+      case 'image':
+        emit('response.image_generation_call.completed', place(block));
         break;
       case 'reasoning':
         if (block.text === '') break;
@@ -275,7 +299,8 @@ export function createResponsesStream(head: ResponseHead): StreamEncoder {
   function show(steps: readonly BlockStep[], lastStatus: 'completed' | 'incomplete' = 'completed'): void {
     for (const each of steps) {
       if (each.step === 'open') open(each.block);
-      else if (each.step === 'grow') grow(each.block, each.text);
+      else if (each.step === 'grow') grow(each.block, each.text, each.logprobs);
+      else if (each.step === 'cite') cite(each.block, each.annotation);
       else close(each.block, each.block.index === answer.blocks.length - 1 ? lastStatus : 'completed');
     }
   }

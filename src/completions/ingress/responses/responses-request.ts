@@ -25,7 +25,18 @@ interface DecodedResponsesRequest extends DecodedRequest {
 /** Translated below, or of no consequence because of what they are. Everything else is dropped and named. */
 const KNOWN: ReadonlySet<string> = new Set([
   ...['model', 'input', 'instructions', 'stream', 'stream_options', 'max_output_tokens', 'temperature', 'top_p'],
-  ...['tools', 'tool_choice', 'parallel_tool_calls', 'text', 'reasoning', 'metadata', 'store', 'include', 'user'],
+  ...[
+    'tools',
+    'tool_choice',
+    'parallel_tool_calls',
+    'text',
+    'reasoning',
+    'metadata',
+    'store',
+    'include',
+    'user',
+    'top_logprobs',
+  ],
   ...[
     'safety_identifier',
     'service_tier',
@@ -75,6 +86,7 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
     ...answerFormat(request.text?.format),
     ...(isPresent(request.text?.verbosity) && { verbosity: request.text.verbosity }),
     ...(isPresent(request.reasoning?.effort) && { reasoning_effort: request.reasoning.effort }),
+    ...logprobs(request),
   };
   const lost = [...unknownFields(request, KNOWN), ...withoutEffect(request), ...tools.dropped, ...choice.dropped];
   return { chat, tools, dropped: droppedNames([...lost, ...dropped]) };
@@ -122,12 +134,21 @@ function additionalTools(input: ResponsesRequest['input']): readonly ResponsesTo
 /** Known fields whose value asks for more than we do. */
 function withoutEffect(request: ResponsesRequest): readonly string[] {
   const { truncation } = request as { truncation?: unknown };
-  const includes = (request.include ?? []).filter((name) => name !== 'reasoning.encrypted_content');
+  const includes = (request.include ?? []).filter(
+    (name) => name !== 'reasoning.encrypted_content' && name !== LOGPROBS,
+  );
   return [
     ...(request.store === true ? ['store'] : []),
     ...(isPresent(truncation) && truncation !== 'disabled' ? ['truncation'] : []),
     ...includes.map((name) => `include.${name}`),
   ];
+}
+
+const LOGPROBS = 'message.output_text.logprobs';
+
+function logprobs({ include, top_logprobs: most }: ResponsesRequest): Pick<ChatRequest, 'logprobs' | 'top_logprobs'> {
+  if (include?.includes(LOGPROBS) !== true && !isPresent(most)) return {};
+  return { logprobs: true, ...(isPresent(most) && { top_logprobs: most }) };
 }
 
 function decodeToolChoice(
