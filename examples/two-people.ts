@@ -10,8 +10,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { WebSocket } from 'ws';
 import { createTrestleClient, type TrestleClient } from '../src/client/trestle-client.ts';
-import { call, logIn } from './whole-story/account.ts';
-import { chapter, chapterCount, expect, say, until } from './whole-story/narration.ts';
+import { call, invite, logIn, type Person, setUp } from './whole-story/account.ts';
+import { chapter, expect, perform, say, until } from './whole-story/narration.ts';
 import { endEveryTrestle, startTrestle } from './whole-story/running-trestle.ts';
 
 const LIMIT_MS = 60_000;
@@ -45,14 +45,7 @@ const SLOW = { explicitProviderId: 'builtin', explicitModel: 'demo/echo?delay=10
 const LONG_TEXT = Array.from({ length: 1000 }, (_, index) => `word${index}`).join(' ');
 const cleanUps: (() => unknown)[] = [];
 
-interface Person {
-  readonly name: string;
-  readonly id: string;
-  readonly plan: string;
-  /** A personal access token. */
-  readonly token: string;
-  /** The token of the login session. */
-  readonly login: string;
+interface Worker extends Person {
   readonly client: TrestleClient;
 }
 
@@ -66,9 +59,7 @@ async function tell(withinMs: number): Promise<void> {
   const { url } = trestle;
   const auth = `${url}/api/auth`;
   say(`Trestle runs at ${url}`);
-  const setup = { token: new URL(trestle.setupLink).hash.slice(1), name: 'Root', email: 'root@example.org', password };
-  await call(`${auth}/setup`, { body: setup });
-  const admin = await logIn(url, { email: setup.email, password });
+  const admin = await setUp(url, trestle.setupLink, { email: 'root@example.org', password });
   say('the first administrator has set it up with the link, and logged in');
 
   chapter('Two people are invited, and each gets a token of their own');
@@ -78,7 +69,7 @@ async function tell(withinMs: number): Promise<void> {
     body: JSON.stringify({ name: 'Eve', email: 'eve@example.org', password }),
   });
   expect(stranger.status === 403, 'nobody registers without an invitation', await stranger.text());
-  const [ann, ben] = [await invite(url, admin, 'Ann', 'small'), await invite(url, admin, 'Ben', 'large')];
+  const [ann, ben] = [await newWorker(url, admin, 'Ann', 'small'), await newWorker(url, admin, 'Ben', 'large')];
 
   chapter('Each works with an agent and with a model, within their own plan');
   for (const person of [ann, ben]) await work(url, person);
@@ -145,24 +136,14 @@ async function tell(withinMs: number): Promise<void> {
   expect(code === 0, 'Trestle ends in good order', code);
 }
 
-/** An invitation by the administrator, its acceptance, a login, and a token for programs. */
-async function invite(url: string, admin: string, name: string, plan: string): Promise<Person> {
-  const auth = `${url}/api/auth`;
-  const email = `${name.toLowerCase()}@example.org`;
-  const invitation = await call(`${auth}/admin/invitations`, { credential: admin, body: { email, plan, mail: false } });
-  const accepted = await call(`${auth}/invitations/accept`, { body: { token: invitation.token, name, password } });
-  const login = await logIn(url, { email, password });
-  const body = { name: 'laptop', scopes: ['bridge', 'completions'] };
-  const { token } = (await call(`${auth}/tokens`, { credential: login, body })) as { token: string };
-  say(
-    `${name} has accepted the invitation to the plan "${plan}", logged in, and has the token ${token.slice(0, 8)}...`,
-  );
-  const client = createTrestleClient({ url, token });
+async function newWorker(url: string, admin: string, name: string, plan: string): Promise<Worker> {
+  const person = await invite(url, admin, { name, plan, password });
+  const client = createTrestleClient({ url, token: person.token });
   cleanUps.push(() => client.close());
-  return { name, plan, token, login, client, id: accepted.user.id };
+  return { ...person, client };
 }
 
-async function work(url: string, { name, plan, token, client }: Person): Promise<void> {
+async function work(url: string, { name, plan, token, client }: Worker): Promise<void> {
   const turn = await client.session('notes').start(`Hello from ${name}`).result;
   expect(turn.output === `Hello from ${name}`, `the agent of ${name} says "${turn.output}"`, turn);
   const body = { model: 'demo/echo', messages: [{ role: 'user', content: `A question of ${name}` }] };
@@ -214,7 +195,7 @@ interface End {
 }
 
 /** Starts a turn, an agent program, three jobs, a stream and a socket, and tells how each of them ends. */
-async function busy(url: string, { client, token }: Person): Promise<Readonly<Record<string, Promise<End>>>> {
+async function busy(url: string, { client, token }: Worker): Promise<Readonly<Record<string, Promise<End>>>> {
   const ended = (how: string): End => ({ how, at: performance.now() });
   const turn = client.session('long').start(LONG_TEXT, { routing: SLOW });
   for await (const { type } of turn) if (type === 'delta') break;
@@ -268,17 +249,10 @@ async function readToEnd(chunks: ReadableStreamDefaultReader<string> | undefined
   return last;
 }
 
-const began = performance.now();
-try {
-  const { within } = parseArgs({ options: { within: { type: 'string', default: '1' } } }).values;
-  await tell(Number(within) * 1000);
-  const seconds = ((performance.now() - began) / 1000).toFixed(1);
-  console.log(`\nTwo people, apart: ${chapterCount()} steps, ${seconds} s`);
-} catch (error) {
-  process.exitCode = 1;
-  console.error(`\nIt does not hold: ${error instanceof Error ? error.message : error}`);
-} finally {
-  for (const cleanUp of cleanUps.reverse()) await cleanUp();
-}
-// What was broken off may still be waiting for its own time limit.
-process.exit();
+const { within } = parseArgs({ options: { within: { type: 'string', default: '1' } } }).values;
+
+await perform(
+  cleanUps,
+  () => tell(Number(within) * 1000),
+  (steps, seconds) => `Two people, apart: ${steps} steps, ${seconds} s`,
+);

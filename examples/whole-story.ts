@@ -1,176 +1,56 @@
-// Everything once, for real, with checks: an account and its key, an agent whose model calls go through our own /v1 and are
-// metered, a sequence of agents, a signed webhook, kill -9 and what comes after.
-//   npx node examples/whole-story.ts [--agent opencode|codex|builtin]
-// It starts a Trestle of its own, with data of its own, and removes both. Without --agent: OpenCode, else Codex, where
-// installed; else the built-in agent. The model is demo/echo, so nothing leaves this machine.
-import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
+// Everything once, for real, with checks: three instances on PostgreSQL, set up by their first administrator; two people with
+// plans; Claude and Codex at work, who ask before they do something; diff, undo, a schedule, a race in worktrees, a budget that
+// is reached, kill -9 of one of three instances, and usage that adds up to the cent.
+//   npx node examples/whole-story.ts --database postgres://user:password@host/empty [--offline]
+// It needs an empty PostgreSQL database, git, and the npm registry, from which Codex and Claude's adapter are installed. With
+// --offline the built-in agent takes their place. The model is a part of the story: nothing else leaves this machine.
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { createTrestleClient } from '../src/client/trestle-client.ts';
-import { issueKey, logIn, register, statusOfChat, usageOf } from './whole-story/account.ts';
-import { killedAndBack } from './whole-story/killed-and-back.ts';
-import { chapter, chapterCount, expect, say, until } from './whole-story/narration.ts';
-import { dataDirectoryOf, endEveryTrestle, startTrestle } from './whole-story/running-trestle.ts';
-import {
-  findAgent,
-  KEY_VARIABLE,
-  PATIENT_MODEL,
-  QUICK_MODEL,
-  type StoryAgent,
-  setUpAgent,
-} from './whole-story/story-agents.ts';
-import { isSigned, startWebhookReceiver } from './whole-story/webhook-receiver.ts';
+import { setUp } from './whole-story/account.ts';
+import { perform, say, until } from './whole-story/narration.ts';
+import { type Hands, type Task, tellWholeStory } from './whole-story/the-story.ts';
 
-const USAGE_LIMIT_MS = 30_000;
-const WEBHOOK_LIMIT_MS = 120_000;
-const account = { email: 'ann@example.org', password: 'copper kettle 47' };
-const token = randomBytes(24).toString('hex');
-const webhookSecret = randomBytes(24).toString('hex');
+const ASK_LIMIT_MS = 90_000;
+const options = { database: { type: 'string' }, offline: { type: 'boolean', default: false } } as const;
+const { database = '', offline } = parseArgs({ options }).values;
 const cleanUps: (() => unknown)[] = [];
 
-async function tell(agent: StoryAgent): Promise<void> {
-  // Agents compare paths as text.
-  const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-whole-story-')));
-  cleanUps.push(() => rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
-  cleanUps.push(endEveryTrestle);
-  const secrets = {
-    BRIDGE_AUTH_TOKEN: token,
-    BRIDGE_WEBHOOK_SECRET: webhookSecret,
-    COMPLETIONS_MASTER_KEY: randomBytes(24).toString('hex'),
-  };
+/** What people do in a browser and in a terminal, as calls of the typed client. */
+const hands: Hands = {
+  setUp,
+  allow,
+  async look(moment, url, _account, page) {
+    say(`${moment}: see ${url}${page}`);
+  },
+};
 
-  chapter('An account, and a key for the models');
-  let trestle = await startTrestle({ folder, listen: '127.0.0.1:0', settings: {}, secrets });
-  const { url } = trestle;
-  say(`Trestle runs at ${url}, with its data in ${folder}`);
-  await register(url, dataDirectoryOf(folder), account);
-  const login = await logIn(url, account);
-  say(`${account.email} has registered with a mailed code, and logged in`);
-  const { id: keyId, key } = await issueKey(url, login);
-  say(`${keyId} is hers: ${key.slice(0, 8)}...`);
-  const refused = await statusOfChat(url, '');
-  expect(refused === 401, '/v1 refuses whoever has no key', refused);
-  const { total: unused } = await usageOf(url, key);
-  expect(unused.requests === 0, 'nothing was used with the key yet', unused);
-
-  chapter(`${agent.id} at work, its model calls through our own /v1 with that key`);
-  const settings = {
-    agents: await setUpAgent(agent, join(folder, 'agent'), `${url}/v1`),
-    completions: {
-      models: [
-        { name: QUICK_MODEL, targets: [{ model: 'demo/echo' }] },
-        { name: PATIENT_MODEL, targets: [{ model: 'demo/echo?delay=100' }] },
-      ],
-    },
-    // What people get who registered: both aliases, which cost nothing here.
-    accounts: { default_plan: 'story' },
-    plans: { story: { models: [QUICK_MODEL, PATIENT_MODEL, 'demo/*'], budget: { usd: 1, period: 'month' } } },
-    jobs: { max_running: 2, callback_allow: ['127.0.0.1/32'] },
-  };
-  const start = () =>
-    startTrestle({ folder, listen: new URL(url).host, settings, secrets: { ...secrets, [KEY_VARIABLE]: key } });
-  const stopped = await trestle.end('SIGTERM');
-  expect(stopped === 0, 'Trestle ends in good order when asked to', stopped);
-  trestle = await start();
-  say('and is back, with an agent in its settings');
-  const client = createTrestleClient({ url, token });
+async function allow({ place, url, person, agent, folder, prompt }: Task): Promise<string> {
+  const client = createTrestleClient({ url, token: person.token });
   cleanUps.push(() => client.close());
-  const onAgent = { routing: { explicitProviderId: agent.id } };
-  const turn = client.session('first').start('Hello from the whole story', onAgent);
-  const pieces: string[] = [];
-  for await (const { delta } of turn) if (delta !== undefined) pieces.push(delta);
-  say(`${agent.id} says, in ${pieces.length} pieces: "${pieces.join('')}"`);
-  const first = await turn.result;
-  const isDone = first.status === 'completed' && first.resolvedProviderId === agent.id;
-  expect(isDone && first.output.includes('whole story'), `the turn is completed by ${agent.id}`, first);
-  await sayUsage(url, key, 1);
-
-  chapter('Two agents in sequence, the second works on what the first one said');
-  const team = client.session('team').start('the tide', {
-    multiAgent: true,
-    routing: {
-      orchestrationMode: 'sequence',
-      steps: [
-        { providerId: agent.id, prompt: 'One line about {{input}}', outputAs: 'draft' },
-        { providerId: 'builtin', prompt: 'Make this better: {{draft}}' },
-      ],
-    },
+  const sessionId = `asked-in-the-${place}`;
+  const routing = { explicitProviderId: agent, permissions: 'ask' } as const;
+  const turn = client.session(sessionId).start(prompt, { workingDirectory: folder, routing });
+  const question = await until('the agent asks', ASK_LIMIT_MS, async () => {
+    const open = await client.permissions.list();
+    return open.find((one) => one.sessionId === sessionId);
   });
-  for await (const { event, message } of team) if (event.startsWith('multi_agent_')) say(`${event}: ${message}`);
-  const { status, steps = [], output } = await team.result;
-  const draft = steps[0]?.output ?? '';
-  expect(draft.includes('One line about the tide'), `the first says "${draft}"`, steps);
-  expect(status === 'completed' && output === `Make this better: ${draft}`, `the second says "${output}"`, steps);
-
-  chapter('A background job that ends with a signed webhook');
-  const receiver = await startWebhookReceiver(webhookSecret);
-  cleanUps.push(() => receiver.stop());
-  const task = { providerId: agent.id, taskPrompt: 'Hello from the background', callbackUrl: receiver.url };
-  const { jobId, status: submitted } = await client.jobs.submit(task);
-  say(`${jobId} is ${submitted}`);
-  const told = await until('the webhook has come', WEBHOOK_LIMIT_MS, () => receiver.deliveries[0]);
-  const { job } = told;
-  expect(job.jobId === jobId && job.status === 'completed', `${told.event}: "${job.result?.output}"`, told);
-  expect(told.isGenuine, 'its signature is right', told.signature);
-  const isForged = isSigned(webhookSecret, told.signature, told.body.replace('completed', 'forged'));
-  expect(!isForged, 'the same signature does not fit another body', told.signature);
-  const calls = await sayUsage(url, key, 4);
-
-  chapter('kill -9 in the middle of a turn and of a job, and back');
-  await killedAndBack({
-    client,
-    agent,
-    receiver,
-    async kill() {
-      await trestle.end('SIGKILL');
-    },
-    async startAgain() {
-      trestle = await start();
-    },
-  });
-  await sayUsage(url, key, calls + 3);
-  const code = await trestle.end('SIGTERM');
-  expect(code === 0, 'Trestle ends in good order', code);
+  say(`${agent} asks: ${question.title}`);
+  await client.permissions.answer(question.permissionId, { decision: 'allow' });
+  await turn.result;
+  return sessionId;
 }
 
-/** Usage is written about once a second, off the way of the calls. Gives how many calls there were. */
-async function sayUsage(url: string, key: string, atLeast: number): Promise<number> {
-  const { data, total } = await until(`${atLeast} calls are metered on the key`, USAGE_LIMIT_MS, async () => {
-    const report = await usageOf(url, key);
-    return report.total.requests >= atLeast ? report : undefined;
-  });
-  for (const { group, requests, prompt_tokens, completion_tokens } of data) {
-    say(`model ${group}: ${requests} calls, ${prompt_tokens} tokens in, ${completion_tokens} out`);
-  }
-  const isMetered = total.prompt_tokens > 0 && total.completion_tokens > 0;
-  expect(isMetered, `${total.requests} calls are metered on her key`, total);
-  return total.requests;
-}
-
-async function interrupted(): Promise<never> {
-  const signal = await Promise.race(['SIGINT', 'SIGTERM'].map((name) => once(process, name).then(() => name)));
-  throw new Error(`interrupted by ${signal}`);
-}
-
-const began = performance.now();
-try {
-  const { agent: asked } = parseArgs({ options: { agent: { type: 'string' } } }).values;
-  const agent = findAgent(asked, process.env);
-  if (agent === undefined)
-    throw new Error(`there is no "${asked}" here; npm run test:agents installs OpenCode and Codex`);
-  const why = asked === undefined ? 'neither OpenCode nor Codex is installed here' : 'as asked';
-  console.log(`The whole story, with ${agent.id} (${agent.command === '' ? why : agent.command})`);
-  await Promise.race([tell(agent), interrupted()]);
-  const seconds = ((performance.now() - began) / 1000).toFixed(1);
-  console.log(`\nThe whole story holds: ${chapterCount()} steps with ${agent.id}, ${seconds} s`);
-} catch (error) {
-  process.exitCode = 1;
-  console.error(`\nThe whole story does not hold: ${error instanceof Error ? error.message : error}`);
-} finally {
-  for (const cleanUp of cleanUps.reverse()) await cleanUp();
-}
-// What was broken off may still be waiting for its own time limit.
-process.exit();
+await perform(
+  cleanUps,
+  async () => {
+    if (database === '') throw new Error('--database is missing: give the address of an empty PostgreSQL database');
+    // Agents compare paths as text.
+    const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-whole-story-')));
+    cleanUps.push(() => rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
+    await tellWholeStory({ database, folder, hasRealAgents: !offline, hands, cleanUps });
+  },
+  (steps, seconds) => `The whole story holds: ${steps} steps, ${seconds} s`,
+);

@@ -1,5 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { say } from './narration.ts';
 
 const CALL_LIMIT_MS = 30_000;
 
@@ -37,6 +38,42 @@ export async function register(url: string, dataDirectory: string, { email, pass
 export async function logIn(url: string, { email, password }: Account): Promise<string> {
   const { token } = await call(`${url}/api/auth/login`, { body: { identifier: email, password } });
   return String(token);
+}
+
+export interface Person extends Account {
+  readonly name: string;
+  readonly id: string;
+  readonly plan: string;
+  /** A personal access token. */
+  readonly token: string;
+  /** The token of the login session. */
+  readonly login: string;
+}
+
+/** The first administrator, with the link that the first start printed. Gives the token of the login. */
+export async function setUp(url: string, setupLink: string, { email, password }: Account): Promise<string> {
+  const token = new URL(setupLink).hash.slice(1);
+  await call(`${url}/api/auth/setup`, { body: { token, name: 'Root', email, password } });
+  return logIn(url, { email, password });
+}
+
+/** An invitation by the administrator, its acceptance, a login, and a token for programs. */
+export async function invite(
+  url: string,
+  admin: string,
+  { name, plan, password }: Pick<Person, 'name' | 'plan' | 'password'>,
+): Promise<Person> {
+  const auth = `${url}/api/auth`;
+  const email = `${name.toLowerCase()}@example.org`;
+  const invitation = await call(`${auth}/admin/invitations`, { credential: admin, body: { email, plan, mail: false } });
+  const accepted = await call(`${auth}/invitations/accept`, { body: { token: invitation.token, name, password } });
+  const login = await logIn(url, { email, password });
+  const body = { name: 'laptop', scopes: ['bridge', 'completions'] };
+  const { token } = (await call(`${auth}/tokens`, { credential: login, body })) as { token: string };
+  say(
+    `${name} has accepted the invitation to the plan "${plan}", logged in, and has the token ${token.slice(0, 8)}...`,
+  );
+  return { name, email, password, plan, token, login, id: accepted.user.id };
 }
 
 /** A key of the completions API, which belongs to whoever is logged in. */

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 
 const SHOWN_CHARACTERS = 1000;
@@ -8,10 +9,6 @@ let chapters = 0;
 export function chapter(title: string): void {
   chapters += 1;
   console.log(`\n${chapters}. ${title}`);
-}
-
-export function chapterCount(): number {
-  return chapters;
 }
 
 export function say(line: string): void {
@@ -40,4 +37,26 @@ export async function until<Seen>(
     if (performance.now() > deadline) throw new Error(`in step ${chapters}, not within ${limitMs / 1000} s: ${what}`);
     await pause(25);
   }
+}
+
+/** Tells a story to its end, or to the step that does not hold, takes down what it has set up, and ends the process. */
+export async function perform(
+  cleanUps: (() => unknown)[],
+  tell: () => Promise<void>,
+  end: (steps: number, seconds: string) => string,
+): Promise<never> {
+  const began = performance.now();
+  const interrupted = Promise.race(['SIGINT', 'SIGTERM'].map((name) => once(process, name).then(() => name)));
+  try {
+    const broken = interrupted.then((signal) => Promise.reject(new Error(`interrupted by ${signal}`)));
+    await Promise.race([tell(), broken]);
+    console.log(`\n${end(chapters, ((performance.now() - began) / 1000).toFixed(1))}`);
+  } catch (error) {
+    process.exitCode = 1;
+    console.error(`\nIt does not hold: ${error instanceof Error ? error.message : error}`);
+  } finally {
+    for (const cleanUp of cleanUps.reverse()) await cleanUp();
+  }
+  // What was broken off may still be waiting for its own time limit.
+  process.exit();
 }

@@ -1,13 +1,19 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { until } from './narration.ts';
 
 const PROJECT = join(import.meta.dirname, '../..');
 const START_LIMIT_MS = 60_000;
+/** npm downloads agents of more than 100 MB. */
+const COMMAND_LIMIT_MS = 180_000;
 const STOP_LIMIT_MS = 45_000;
 const KEPT_CHARACTERS = 4000;
+
+/** As `npm start` and `npm run trestle` do. */
+const COMMAND = ['--max-semi-space-size=16', 'scripts/run.cjs', 'src/main.ts'];
 
 const children = new Set<ChildProcess>();
 let isOver = false;
@@ -38,15 +44,11 @@ export async function startTrestle({ folder, listen, settings, secrets }: Trestl
   if (isOver) throw new Error('the story is over');
   const { PATH = '', HOME = folder } = process.env;
   const place = ['--config', file, '--data-dir', dataDirectoryOf(folder), '--listen', listen];
-  const child = spawn(
-    process.execPath,
-    ['--max-semi-space-size=16', 'scripts/run.cjs', 'src/main.ts', 'serve', '--json', ...place],
-    {
-      cwd: PROJECT,
-      env: { PATH, HOME, ...secrets },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
+  const child = spawn(process.execPath, [...COMMAND, 'serve', '--json', ...place], {
+    cwd: PROJECT,
+    env: { PATH, HOME, ...secrets },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   children.add(child);
   let output = '';
   let errors = '';
@@ -67,6 +69,13 @@ export async function startTrestle({ folder, listen, settings, secrets }: Trestl
     await endChild(child, 'SIGKILL');
     throw error;
   }
+}
+
+/** Runs a command to its end, as `npm run trestle -- ...` does, and gives what it printed. */
+export async function runTrestle(args: readonly string[]): Promise<string> {
+  const command = [...COMMAND, ...args];
+  const { stdout } = await promisify(execFile)(process.execPath, command, { cwd: PROJECT, timeout: COMMAND_LIMIT_MS });
+  return stdout;
 }
 
 /** For the end of the story, wherever that is: nothing is left running, and nothing is started any more. */

@@ -26,7 +26,7 @@ const INTERRUPT_LIMIT_MS = 20_000;
 /** Blocks that cannot run here, by a part of their text, and why. A block that matches none of these runs. */
 const EXCEPTIONS: readonly (readonly [part: string, reason: string])[] = [
   ['npm install && npm test', 'this test is a part of it'],
-  ['npx node examples/whole-story.ts', 'has a test of its own: whole-story.test.ts'],
+  ['npx node examples/nothing-lost.ts', 'both have tests of their own: nothing-lost.test.ts, whole-story.test.ts'],
   ['trestle run --ask --model demo/agent', 'needs a person at a terminal: readme-day.test.ts types the answers'],
   ['AGENT_TASKS_MODEL=groq/', 'needs a key of a model API: test/bench/agent-tasks plays the tasks'],
   ['npx --package ./trestle-', 'has a test of its own: tarball.test.ts'],

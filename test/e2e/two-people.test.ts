@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
+import { runExample } from '../kit/example-run.ts';
 import { temporaryFolder } from '../kit/running-program.ts';
 import { timeLimit } from '../kit/time.ts';
-import { runWholeStory } from '../kit/whole-story-run.ts';
 
 /** What must be told; the example itself checks what it tells. */
 const TOLD: readonly RegExp[] = [
@@ -35,7 +35,7 @@ test('two people work on one program apart from each other, and a pause ends eve
   const folder = await temporaryFolder(t);
   // A second; on a machine that is busy with other things, longer by as much as they take.
   const args = ['--within', (timeLimit(1000) / 1000).toFixed(2)];
-  const { code, output } = await runWholeStory({
+  const { code, output } = await runExample({
     ...{ example: 'two-people', args, limitMs: 110_000, temporaryFolder: folder },
   });
   assert.equal(code, 0, output);

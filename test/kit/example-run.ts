@@ -4,14 +4,14 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-export interface StoryRun {
+export interface ExampleRun {
   readonly code: number | null;
   readonly output: string;
 }
 
-export interface StoryOptions {
-  /** The example to run; `whole-story` unless given. */
-  readonly example?: string;
+export interface ExampleOptions {
+  /** The example to run, without its ending. */
+  readonly example: string;
   readonly args: readonly string[];
   readonly limitMs: number;
   /** Where it puts whatever it writes. */
@@ -20,8 +20,8 @@ export interface StoryOptions {
 }
 
 /** Runs an example that starts a Trestle of its own to its end, as a user does. One that takes too long is asked to end, and cleans up. */
-export async function runWholeStory(options: StoryOptions): Promise<StoryRun> {
-  const { example = 'whole-story', args, limitMs, temporaryFolder, environment = {} } = options;
+export async function runExample(options: ExampleOptions): Promise<ExampleRun> {
+  const { example, args, limitMs, temporaryFolder, environment = {} } = options;
   const { PATH = '', HOME = temporaryFolder } = process.env;
   const child = spawn(process.execPath, [`examples/${example}.ts`, ...args], {
     cwd: ROOT,
@@ -37,8 +37,8 @@ export async function runWholeStory(options: StoryOptions): Promise<StoryRun> {
   return { code, output: output.join('') };
 }
 
-/** What every whole story tells, whoever the agent is. */
-export const WHOLE_STORY: readonly RegExp[] = [
+/** What nothing-lost.ts tells, whichever agent it has. */
+export const NOTHING_LOST: readonly RegExp[] = [
   /^1\. An account, and a key for the models$/m,
   /^ {3}ok {2}\/v1 refuses whoever has no key$/m,
   /^2\. \w+ at work, its model calls through our own \/v1 with that key$/m,
