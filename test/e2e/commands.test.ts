@@ -114,7 +114,7 @@ test('doctor leaves a fresh data directory without databases, and names one of a
   assert.deepEqual(await readdir(dataDirectory), []);
   await (await startProgram(t, { dataDirectory })).stop();
   const database = new DatabaseSync(join(dataDirectory, 'bridge.db'));
-  database.exec("insert into schema_migrations values ('9999-from-the-future', 0, 'x')");
+  database.exec("insert into schema_migrations values ('9999-from-the-future', 0, 'x', null)");
   database.close();
   const { code, stdout } = await runProgram(args);
   assert.equal(code, 1);

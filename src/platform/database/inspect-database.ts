@@ -3,7 +3,7 @@ import type { DatabaseLocation, SqlConnection } from './database.ts';
 import { type DatabaseDefinition, refuseNewerSchema } from './migrations.ts';
 import { openEngine } from './open-engine.ts';
 import { useSqliteFile } from './sqlite/sqlite-file.ts';
-import { hasTable, MIGRATIONS_TABLE, readFact, SECRET_KEY_FACT } from './tables.ts';
+import { hasColumn, hasTable, MIGRATIONS_TABLE, readFact, SECRET_KEY_FACT } from './tables.ts';
 
 export interface DatabaseState {
   /** False until the first start creates it. */
@@ -31,7 +31,7 @@ export async function inspectDatabase(
 
 async function inspect(connection: SqlConnection, definition: DatabaseDefinition): Promise<DatabaseState> {
   if (!(await hasTable(connection, MIGRATIONS_TABLE))) return NEW;
-  await refuseNewerSchema(connection, definition);
+  await refuseNewerSchema(connection, definition, 'serve');
   return { exists: true, secretKey: await readFact(connection, SECRET_KEY_FACT) };
 }
 
@@ -49,11 +49,6 @@ async function look<Result>(
   } finally {
     await engine.close();
   }
-}
-
-async function hasColumn(connection: SqlConnection, table: string, column: string): Promise<boolean> {
-  const found = await connection.execute({ sql: FIND_COLUMN[connection.engine], parameters: [table, column] });
-  return found.rows.length > 0;
 }
 
 /** Counts the rows of a table that have a value in a column, without changing anything; 0 while there is no such column. */
@@ -84,9 +79,3 @@ export function readRows(
     return rows as readonly Readonly<Record<string, unknown>>[];
   });
 }
-
-const FIND_COLUMN = {
-  sqlite: 'SELECT 1 FROM pragma_table_info(?) WHERE name = ?',
-  postgres:
-    'SELECT 1 FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1 AND column_name = $2',
-};

@@ -4,7 +4,7 @@ import type { Clock } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { DatabaseLocation, Engine, EngineName, SqlConnection } from './database.ts';
 import { createMigrationBuilder } from './kysely-dialect.ts';
-import { FACTS_COLUMNS, FACTS_TABLE, MIGRATIONS_TABLE, readTables } from './tables.ts';
+import { FACTS_COLUMNS, FACTS_TABLE, hasColumn, MIGRATIONS_TABLE, readTables } from './tables.ts';
 
 /** What a migration builds its statements with. Rows are loosely typed: the schema is what it was at that time. */
 export interface MigrationTools {
@@ -23,6 +23,11 @@ export interface Migration {
    * finds any, the migration is refused. Not part of the checksum.
    */
   readonly inUse?: string;
+  /**
+   * The id of an earlier migration: programs that know it, and not this one, go on working, so that instances of both versions
+   * may run while one after the other is replaced. None unless given. Not part of the checksum.
+   */
+  readonly readableSince?: string;
   statements(tools: MigrationTools): readonly (Compilable | CompiledQuery)[];
 }
 
@@ -38,23 +43,35 @@ interface PlannedMigration {
   readonly checksum: string;
   readonly statements: readonly CompiledQuery[];
   readonly inUse: string | undefined;
+  readonly readableSince: string | null;
 }
 
 export function planMigrations(engine: EngineName, migrations: readonly Migration[]): PlannedMigration[] {
   const query = createMigrationBuilder<Record<string, Record<string, unknown>>>(engine);
-  return migrations.map(({ id, inUse, statements }, index) => {
+  return migrations.map(({ id, inUse, readableSince = null, statements }, index) => {
     const before = migrations[index - 1]?.id;
     if (before !== undefined && before >= id) throw new TypeError(`migration ${id} must sort after ${before}`);
+    if (readableSince !== null && !migrations.slice(0, index).some((earlier) => earlier.id === readableSince)) {
+      throw new TypeError(`readableSince of migration ${id} must be the id of an earlier one`);
+    }
     const listed = statements({ engine, schema: query.schema, query });
     const compiled = listed.map((statement) => ('compile' in statement ? statement.compile() : statement));
     const text = JSON.stringify(compiled.map(({ sql, parameters }) => [sql, parameters.map(String)]));
-    return { id, inUse, statements: compiled, checksum: createHash('sha256').update(text).digest('hex') };
+    return {
+      id,
+      inUse,
+      readableSince,
+      statements: compiled,
+      checksum: createHash('sha256').update(text).digest('hex'),
+    };
   });
 }
 
 interface Applied {
   readonly id: string;
   readonly checksum: string;
+  /** `readableSince` of the program that applied it. Not there: it was not asked for. */
+  readonly readable_since?: string | null;
 }
 
 interface MigrationRun {
@@ -65,6 +82,8 @@ interface MigrationRun {
   readonly clock: Pick<Clock, 'now'>;
 }
 
+const READABLE_SINCE = 'readable_since';
+
 /** Also for waiting until another instance has done it. */
 const MAX_STATEMENT_MS = 24 * 60 * 60 * 1000;
 
@@ -72,15 +91,15 @@ const MAX_STATEMENT_MS = 24 * 60 * 60 * 1000;
 const DIFFERENCES = {
   sqlite: {
     begin: 'BEGIN EXCLUSIVE',
-    columns: 'id text PRIMARY KEY, applied_at integer NOT NULL, checksum text NOT NULL',
+    columns: 'id text PRIMARY KEY, applied_at integer NOT NULL, checksum text NOT NULL, readable_since text',
     end: 'STRICT',
-    values: '?, ?, ?',
+    values: '?, ?, ?, ?',
   },
   postgres: {
     begin: 'BEGIN',
-    columns: 'id text COLLATE "C" PRIMARY KEY, applied_at bigint NOT NULL, checksum text NOT NULL',
+    columns: 'id text COLLATE "C" PRIMARY KEY, applied_at bigint NOT NULL, checksum text NOT NULL, readable_since text',
     end: '',
-    values: '$1, $2, $3',
+    values: '$1, $2, $3, $4',
   },
 } as const;
 
@@ -100,12 +119,18 @@ export async function migrate(
   await engine.exclusive((connection) => runMigrations({ connection, location, name, plan, clock }), options);
 }
 
-/** For a copy of a database that must not be changed. */
+/**
+ * For a database that must not be changed. A newer schema that this program can read is accepted where it is to be served, not
+ * where it is to be copied into an older one.
+ */
 export async function refuseNewerSchema(
   connection: SqlConnection,
   { name, migrations }: DatabaseDefinition,
+  purpose: 'serve' | 'copy',
 ): Promise<void> {
-  const { rows } = await runner(connection)(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
+  const isServed = purpose === 'serve' && (await hasColumn(connection, MIGRATIONS_TABLE, READABLE_SINCE));
+  const columns = isServed ? `id, checksum, ${READABLE_SINCE}` : 'id, checksum';
+  const { rows } = await runner(connection)(`SELECT ${columns} FROM ${MIGRATIONS_TABLE} ORDER BY id`);
   missingMigrations(name, planMigrations(connection.engine, migrations), rows);
 }
 
@@ -136,19 +161,23 @@ async function runMissing({ connection, name, plan, clock }: MigrationRun): Prom
   try {
     await run(`CREATE TABLE IF NOT EXISTS ${MIGRATIONS_TABLE} (${columns}) ${end}`);
     await run(`CREATE TABLE IF NOT EXISTS ${FACTS_TABLE} (${FACTS_COLUMNS[connection.engine]}) ${end}`);
-    const { rows } = await run(`SELECT id, checksum FROM ${MIGRATIONS_TABLE} ORDER BY id`);
+    if (!(await hasColumn(connection, MIGRATIONS_TABLE, READABLE_SINCE))) {
+      await run(`ALTER TABLE ${MIGRATIONS_TABLE} ADD COLUMN ${READABLE_SINCE} text`);
+    }
+    const { rows } = await run(`SELECT id, checksum, ${READABLE_SINCE} FROM ${MIGRATIONS_TABLE} ORDER BY id`);
     const missing = missingMigrations(name, plan, rows);
-    for (const { id, checksum, statements, inUse } of missing) {
+    for (const { id, checksum, statements, inUse, readableSince } of missing) {
       // The table that it looks into is one of those that were there before.
       if (inUse !== undefined && connection.engine === 'postgres' && rows.length > 0) {
         const { rows: running } = await run(inUse);
         if (running.length > 0) throw new AppError('SCHEMA_IN_USE', { name, ids: running.map((one) => one.id) });
       }
       for (const statement of statements) await connection.execute(statement);
-      await run(`INSERT INTO ${MIGRATIONS_TABLE} (id, applied_at, checksum) VALUES (${values})`, [
+      await run(`INSERT INTO ${MIGRATIONS_TABLE} (id, applied_at, checksum, ${READABLE_SINCE}) VALUES (${values})`, [
         id,
         clock.now(),
         checksum,
+        readableSince,
       ]);
     }
     if (missing.length > 0) await checkSchema(connection, name);
@@ -163,20 +192,26 @@ function runner(connection: SqlConnection) {
   return (sql: string, parameters: readonly unknown[] = []) => connection.execute<Applied>({ sql, parameters });
 }
 
-/** What was applied must be the beginning of what this program knows. */
+/** What was applied must be the beginning of what this program knows, or all of it and then migrations that let it go on. */
 function missingMigrations(
   name: string,
   plan: readonly PlannedMigration[],
   applied: readonly Applied[],
 ): readonly PlannedMigration[] {
   const known = new Set(plan.map(({ id }) => id));
-  const unknown = applied.filter(({ id }) => !known.has(id)).map(({ id }) => id);
-  if (unknown.length > 0) throw new AppError('SCHEMA_TOO_NEW', { name, ids: unknown });
-  for (const [index, { id, checksum }] of applied.entries()) {
+  const newest = plan.at(-1)?.id ?? '';
+  const ours = applied.filter(({ id }) => known.has(id));
+  const unknown = applied.filter(({ id }) => !known.has(id));
+  const isReadable =
+    ours.length === plan.length &&
+    unknown.every(({ id, readable_since: since }) => id > newest && typeof since === 'string' && since <= newest);
+  if (unknown.length > 0 && !isReadable)
+    throw new AppError('SCHEMA_TOO_NEW', { name, ids: unknown.map(({ id }) => id) });
+  for (const [index, { id, checksum }] of ours.entries()) {
     const planned = plan[index];
     if (planned?.id !== id || planned.checksum !== checksum) throw new AppError('SCHEMA_CHANGED', { name, id });
   }
-  return plan.slice(applied.length);
+  return plan.slice(ours.length);
 }
 
 /** Every table must have a primary key, and every reference must lead somewhere. */

@@ -200,6 +200,12 @@ const FIND_TABLE: Readonly<Record<EngineName, string>> = {
   postgres: 'SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = $1',
 };
 
+const FIND_COLUMN: Readonly<Record<EngineName, string>> = {
+  sqlite: 'SELECT 1 FROM pragma_table_info(?) WHERE name = ?',
+  postgres:
+    'SELECT 1 FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1 AND column_name = $2',
+};
+
 /** SQLite and PostgreSQL write parameters differently. */
 const PARAMETERS: Readonly<Record<EngineName, readonly [string, string]>> = {
   sqlite: ['?1', '?2'],
@@ -208,6 +214,11 @@ const PARAMETERS: Readonly<Record<EngineName, readonly [string, string]>> = {
 
 export async function hasTable(connection: SqlConnection, name: string): Promise<boolean> {
   const { rows } = await connection.execute({ sql: FIND_TABLE[connection.engine], parameters: [name] });
+  return rows.length > 0;
+}
+
+export async function hasColumn(connection: SqlConnection, table: string, column: string): Promise<boolean> {
+  const { rows } = await connection.execute({ sql: FIND_COLUMN[connection.engine], parameters: [table, column] });
   return rows.length > 0;
 }
 

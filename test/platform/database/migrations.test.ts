@@ -6,6 +6,7 @@ import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
 import type { DatabaseLocation } from '../../../src/platform/database/database.ts';
+import { inspectDatabase } from '../../../src/platform/database/inspect-database.ts';
 import type { Migration, MigrationTools } from '../../../src/platform/database/migrations.ts';
 import { openEngine } from '../../../src/platform/database/open-engine.ts';
 import { readTables } from '../../../src/platform/database/tables.ts';
@@ -112,6 +113,52 @@ for (const engine of engines) {
         code: 'SCHEMA_TOO_NEW',
         details: { name: 'grown', ids: ['0002-size', '0003-words'] },
       });
+    });
+
+    test('an older program goes on working on a newer schema that lets it, and one that is older still is refused', async () => {
+      const later: Migration = {
+        id: '0004-later',
+        readableSince: '0003-words',
+        statements: ({ schema }) => [schema.alterTable('notes').addColumn('later', 'text')],
+      };
+      const newer = { name: 'grown', migrations: [...grownDatabase.migrations, later] };
+      const location = await prepare(1);
+      await (await places.open(newer, { location })).close();
+      const older = await places.open<GrownSchema>(grownDatabase, { location });
+      await older.write([{ sql: "insert into notes (id, text, size) values ('c', 'six', 3)", parameters: [] }]);
+      assert.equal((await older.query.selectFrom('notes').selectAll().execute()).length, 3);
+      await older.close();
+      assert.deepEqual(await inspectDatabase(grownDatabase, location), { exists: true, secretKey: undefined });
+      const ids = ['0003-words', '0004-later'];
+      await assert.rejects(places.open(versionOf(2), { location }), {
+        code: 'SCHEMA_TOO_NEW',
+        details: { name: 'grown', ids },
+      });
+      await assert.rejects(inspectDatabase(versionOf(2), location), { code: 'SCHEMA_TOO_NEW' });
+      await (await places.open(newer, { location })).close();
+    });
+
+    test('a newer schema is refused where this program has a migration that was not applied before', async () => {
+      const later: Migration = { id: '0004-later', readableSince: '0001-notes', statements: () => [] };
+      const branch = { name: 'grown', migrations: [...versionOf(2).migrations, later] };
+      const location = await prepare(1);
+      await (await places.open(branch, { location })).close();
+      await assert.rejects(places.open(grownDatabase, { location }), { code: 'SCHEMA_TOO_NEW' });
+    });
+
+    test('a table of migrations from before it said who can read them gets that column', async () => {
+      const location = await prepare(2);
+      const old = await openEngine(location);
+      await old.write([{ sql: 'alter table schema_migrations drop column readable_since', parameters: [] }]);
+      await old.close();
+      assert.deepEqual(await inspectDatabase(grownDatabase, location), { exists: true, secretKey: undefined });
+      await checkGrown(location);
+    });
+
+    test('readableSince must name an earlier migration', async () => {
+      const wrong: Migration = { id: '0004-later', readableSince: '0004-later', statements: () => [] };
+      const migrations = [...grownDatabase.migrations, wrong];
+      await assert.rejects(places.open({ name: 'grown', migrations }), /readableSince of migration 0004-later/);
     });
 
     test('a migration that was changed after it had been applied is refused', async () => {

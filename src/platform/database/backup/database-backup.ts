@@ -191,7 +191,7 @@ async function checkBackup(folder: string, manifest: BackupManifest, target: Res
     throw new AppError('BACKUP_FAILED', { reason: `${entry.file} is not the file that was written` });
   }
   const problems = await useSqliteFile(file, 'read', async (connection) => {
-    await refuseNewerSchema(connection, target);
+    await refuseNewerSchema(connection, target, 'copy');
     return findProblems(connection, entry.tables);
   });
   if (problems.length > 0) throw new AppError('BACKUP_FAILED', { reason: `${entry.file}: ${problems.join('; ')}` });
