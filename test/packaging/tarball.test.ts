@@ -6,8 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
 import { projectRoot } from '../architecture/source-file.ts';
 import { freePort } from '../kit/free-port.ts';
+import { startPostgres } from '../kit/real-postgres.ts';
+import { startRollingLoad } from '../kit/rolling-load.ts';
 import { cleanEnvironment, pinnedNodeFolder, runCommand } from './run-command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'trestle-package-'));
@@ -130,6 +133,26 @@ test('DU-3: the installed program serves its pages and an app on Node 20 with th
     child.kill('SIGTERM');
   }
   assert.deepEqual(await exited, [0, null], output);
+});
+
+test('instances of the package are replaced by those of this checkout behind HAProxy, and the other way on a later schema: nothing fails', {
+  timeout: 400_000,
+}, async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const installed = { starter: [process.execPath, join(folder, 'node_modules/trestle/dist/trestle.cjs')] };
+  const load = await startRollingLoad(t, postgres.url, installed);
+  for (const index of load.places.keys()) await load.restart(index);
+  // What a build with one more migration leaves, which this one can go on to use.
+  const client = new Client({ connectionString: postgres.url });
+  await client.connect();
+  for (const schema of ['bridge', 'completions', 'accounts']) {
+    const later = `SELECT '9999-later', 0, 'x', max(id) FROM ${schema}.schema_migrations`;
+    await client.query(`INSERT INTO ${schema}.schema_migrations (id, applied_at, checksum, readable_since) ${later}`);
+  }
+  await client.end();
+  await load.restart(0, installed);
+  t.diagnostic(await load.finish());
 });
 
 /** An app of its own, on the Node of the machine, which may be 20, with nothing but the client. */
