@@ -335,6 +335,11 @@ export const bridgeErrors = {
     rpc: -32602,
     message: 'The agent of the session does not offer the model "{model}". It offers: {offered}.',
   },
+  UNKNOWN_THINKING: {
+    status: 400,
+    rpc: -32602,
+    message: 'The agent of the session does not have the level of thinking "{thinking}". It has: {offered}.',
+  },
   NOT_FORKABLE: {
     status: 409,
     rpc: -32602,

@@ -4,7 +4,7 @@
 //   --name NAME        what it calls itself                                 --version N  the protocol version it speaks
 //   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
 //   --auth STATE       offers a way to log in: a state of `createScriptedLogin`
-//   --crash            ends at once, with words on standard error           --models     offers models to choose from
+//   --crash            ends at once, with words on standard error           --models     offers models and levels of thinking to choose from
 //   --fork             offers to copy sessions                              --mcp WHAT   `http`: takes such servers, `fail`: opens nothing
 //   --image, --context  takes images, and embedded files, in prompts
 //   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write
@@ -35,14 +35,12 @@ interface Message {
   readonly result?: Record<string, unknown>;
 }
 
-interface Conversation {
+interface Conversation extends Record<'model' | 'mode' | 'thinking', string> {
   readonly id: string;
   readonly folder: string;
   readonly prompts: string[];
   blocks: unknown;
   readonly servers: unknown;
-  model: string;
-  mode: string;
   cancelled: PromiseWithResolvers<void>;
 }
 
@@ -208,6 +206,7 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   environment: ({ id }) =>
     sayAll(id, JSON.stringify({ variables: process.env, argv: process.argv.slice(2), folder: process.cwd() })),
   model: ({ id, model }) => sayAll(id, model),
+  thinking: ({ id, thinking }) => sayAll(id, thinking),
   /** Says which MCP servers it was given. */
   servers: ({ id, servers }) => sayAll(id, JSON.stringify(servers)),
   /** `tool METHOD PARAMS`: sends a request to its server over HTTP, and says what it answers. */
@@ -292,9 +291,9 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     }
     return answer;
   },
-  'session/set_config_option'({ sessionId, value }) {
-    find(sessionId).model = String(value);
-    return { configOptions: [] };
+  'session/set_config_option'({ sessionId, configId, value }) {
+    find(sessionId)[configId === 't' ? 'thinking' : 'model'] = String(value);
+    return choice();
   },
   'session/set_mode'({ sessionId, modeId }) {
     find(sessionId).mode = String(modeId);
@@ -327,12 +326,12 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
 function choice(): object {
   const modes = { currentModeId: 'build', availableModes: ['build', 'plan'].map((id) => ({ id, name: id })) };
   if (flags.models !== true) return flags.modes === true ? { modes } : {};
-  const options = ['vendor/small', 'vendor/large'].map((value) => ({ value, name: value }));
-  return {
-    configOptions: [
-      { id: 'm', name: 'Model', category: 'model', type: 'select', currentValue: 'vendor/small', options },
-    ],
+  const select = (id: string, category: string, values: readonly string[]) => {
+    const options = values.map((value) => ({ value, name: value }));
+    return { id, name: id, category, type: 'select', currentValue: values[0], options };
   };
+  const models = select('m', 'model', ['vendor/small', 'vendor/large']);
+  return { configOptions: [models, select('t', 'thought_level', ['off', 'deep'])] };
 }
 
 function remember(id: string, folder: string, prompts: string[], servers: unknown): string {
@@ -344,6 +343,7 @@ function remember(id: string, folder: string, prompts: string[], servers: unknow
     servers,
     model: 'vendor/small',
     mode: 'build',
+    thinking: 'off',
     cancelled: Promise.withResolvers(),
   });
   return id;

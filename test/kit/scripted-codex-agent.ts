@@ -24,6 +24,8 @@ interface Thread {
   input: unknown;
   cwd: string;
   model: string;
+  /** That came with the turn. */
+  effort: string;
   policy: string;
   config: unknown;
   turnId: string;
@@ -188,6 +190,10 @@ const commands: Record<string, (thread: Thread, rest: string) => Promise<object>
     say(thread, `${thread.prompts.join('|')} in ${thread.cwd}`);
     return { status: 'completed' };
   },
+  effort(thread) {
+    say(thread, thread.effort);
+    return { status: 'completed' };
+  },
   model(thread) {
     say(thread, thread.model);
     return { status: 'completed' };
@@ -225,6 +231,7 @@ function remember(
     input: undefined,
     policy: `${String(sandbox)} ${String(approvalPolicy)}`,
     model: String(model ?? 'own'),
+    effort: 'unset',
     config,
     turnId: '',
     steered: [],
@@ -288,7 +295,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     thread.onSteer();
     return { turnId: thread.turnId };
   },
-  'turn/start'({ threadId, input, model, cwd, sandboxPolicy }) {
+  'turn/start'({ threadId, input, model, cwd, sandboxPolicy, effort }) {
     const thread = find(threadId);
     const [block] = input as { text: string }[];
     const prompt = block?.text ?? '';
@@ -297,6 +304,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     thread.input = input;
     thread.cwd = String(cwd);
     if (typeof model === 'string') thread.model = model;
+    thread.effort = String(effort ?? 'unset');
     thread.turnId = nextId('turn');
     thread.steered = [];
     if (sandboxPolicy !== undefined) thread.policy = `${sandboxText(sandboxPolicy)} untrusted`;

@@ -13,6 +13,8 @@ export interface ModelRequest {
   /** Images since the model last spoke. */
   readonly images: number;
   readonly streamed: boolean;
+  /** How much it is to think, in OpenAI's words. Absent: as it does. */
+  readonly effort?: string;
 }
 
 export interface ModelReply {
@@ -142,6 +144,7 @@ const chat: ModelDialect = {
       toolNames: (body.tools ?? []).map((tool: Json) => tool.function?.name ?? ''),
       images: imagesIn(messages.slice(messages.findLastIndex(({ role }) => role === 'assistant') + 1)),
       streamed: body.stream === true,
+      effort: body.reasoning_effort,
     };
   },
   whole: (request, reply) => ({
@@ -195,6 +198,7 @@ const responses: ModelDialect = {
       toolNames: (body.tools ?? []).map((tool: Json) => tool.name ?? tool.type ?? ''),
       images: imagesIn(input.slice(input.findLastIndex(({ role }) => role === 'assistant') + 1)),
       streamed: body.stream === true,
+      effort: body.reasoning?.effort,
     };
   },
   whole: (request, reply) => ({

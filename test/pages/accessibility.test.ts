@@ -220,7 +220,7 @@ test('Tab goes through the navigation, then through the screen from its top to i
   await page.locator('.turn-end').waitFor();
   assert.deepEqual(await tabOrderOfScreen(page), [
     ...['hello', 'More', 'All', 'Edits', 'Commands', 'Failed', 'Updates', 'Fork from here', 'Message', 'Attach'],
-    ...['Before it runs commands or changes files', 'Mode', 'Model', 'Width of the pane'],
+    ...['Before it runs commands or changes files', 'Mode', 'Model', 'Thinking', 'Width of the pane'],
     ...['Changes', 'Plan', 'Terminal', 'Files', 'Events', 'Changes of', 'Wrap lines', 'Side by side'],
   ]);
   await page.getByRole('link', { name: 'Board' }).first().click();

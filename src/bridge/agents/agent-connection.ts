@@ -63,7 +63,7 @@ export interface TerminalLogin {
 export interface PromptRequest
   extends Pick<
     SupervisedTurn,
-    'model' | 'mode' | 'isReadOnly' | 'report' | 'usedModel' | 'permit' | 'offers' | 'steerable' | 'trace'
+    'model' | 'mode' | 'thinking' | 'isReadOnly' | 'report' | 'usedModel' | 'permit' | 'offers' | 'steerable' | 'trace'
   > {
   readonly conversation: string;
   readonly text: string;

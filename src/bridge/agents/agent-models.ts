@@ -202,8 +202,11 @@ function openCodeVariables(prefix: string, { url, key, model, names }: Given): R
 /** Its tools ask first, so that the bridge decides about permissions. The key is a variable, and not in the text. */
 function openCodeSettings(baseURL: string, model: string, names: readonly string[]): string {
   const limit = { context: 128_000, output: 16_000 };
+  // Levels of thinking that people may choose. Without the first one, OpenCode would choose another by itself.
+  const efforts = ['low', 'medium', 'high'].map((reasoningEffort) => [reasoningEffort, { reasoningEffort }]);
+  const variants = { default: {}, ...Object.fromEntries(efforts) };
   const models = Object.fromEntries(
-    [model, ...names].map((name) => [name, { tool_call: true, attachment: true, limit }]),
+    [model, ...names].map((name) => [name, { tool_call: true, attachment: true, variants, limit }]),
   );
   const options = { baseURL, apiKey: `{env:${KEY}}` };
   return JSON.stringify({

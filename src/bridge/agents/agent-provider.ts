@@ -31,6 +31,8 @@ export interface AgentProvider {
   probe(signal: AbortSignal): Promise<ProbeResult>;
   /** The modes that the bridge gives to it. Absent: each conversation offers those of the agent (`AgentTurn.offers`). */
   readonly modes?: readonly AgentMode[];
+  /** The levels of thinking that the bridge knows of it. Absent: as for `modes`. */
+  readonly thinking?: AgentOffers['thinking'];
   readonly abilities?: AgentAbilities;
   /** Logs in to the agent, or says what to run. Absent: it has no login of its own. Throws LOGIN_METHOD_UNKNOWN. */
   logIn?(methodId: string | undefined, signal: AbortSignal): Promise<LoginReport>;
@@ -104,6 +106,8 @@ export interface AgentMode {
 export interface AgentOffers {
   readonly modes: readonly { readonly id: string; readonly name: string }[];
   readonly models: readonly { readonly id: string; readonly name: string }[];
+  /** How much the model can be made to think. */
+  readonly thinking: readonly { readonly id: string; readonly name: string }[];
   readonly commands: CommandsEvent['commands'];
 }
 
@@ -164,6 +168,8 @@ export interface AgentTurn {
   readonly model: string;
   /** The mode of the agent in which the turn runs. Absent: as it is. */
   readonly mode?: string;
+  /** How much the model is to think, by the agent's own name. Absent: as the agent does. */
+  readonly thinking?: string;
   /** The MCP servers of the session, which its conversation is opened and taken up with. Absent: none. */
   readonly mcpServers?: readonly SessionMcpServer[];
   /** Ids of skills that the call asks for, the most wanted first. */

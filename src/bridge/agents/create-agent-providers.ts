@@ -6,6 +6,7 @@ import { type AgentLimits, connectAgent, DEFAULT_AGENT_LIMITS, type LaunchAgent 
 import { createAgentLogin, createProgramProbe, type ProbeEffects } from './agent-probe.ts';
 import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentAbilities, AgentMode, AgentProvider, PermissionPolicy } from './agent-provider.ts';
+import { THINKING_LEVELS } from './builtin/complete-chat.ts';
 import { createProgramAgent } from './create-program-agent.ts';
 
 type Place<Kind extends AgentPlace['kind']> = Extract<AgentPlace, { kind: Kind }>;
@@ -76,6 +77,7 @@ function createFromProgram(
     limits: { ...DEFAULT_AGENT_LIMITS, ...options.limits },
     limit,
     modes: place.protocol === 'codex' ? CODEX_MODES : undefined,
+    thinking: place.protocol === 'codex' ? THINKING_LEVELS : undefined,
     abilities: ABILITIES[place.protocol],
     isFenced: options.fence.isFenced,
     clock,

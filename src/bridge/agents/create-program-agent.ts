@@ -21,6 +21,7 @@ import type {
   AgentAbilities,
   AgentEnd,
   AgentMode,
+  AgentOffers,
   AgentProvider,
   AgentTurn,
   Closing,
@@ -43,6 +44,7 @@ export interface ProgramAgentOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly limits: AgentLimits;
   readonly limit: ProcessLimit;
   readonly modes?: readonly AgentMode[] | undefined;
+  readonly thinking?: AgentOffers['thinking'] | undefined;
   readonly abilities: AgentAbilities;
   /** Whether the programs of an owner see one working directory only. */
   isFenced(owner: string): boolean;
@@ -304,6 +306,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
   return {
     id,
     ...(options.modes !== undefined && { modes: options.modes }),
+    ...(options.thinking !== undefined && { thinking: options.thinking }),
     abilities: options.abilities,
     timeouts: { silenceMs: limits.silenceMs, stopMs: limits.cancelMs },
     async probe(signal) {

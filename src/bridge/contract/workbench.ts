@@ -186,6 +186,8 @@ export const SessionView = Type.Object({
   session: Summary,
   modes: choices('The modes of its agent; empty while unknown, or when it has none.'),
   models: choices('The models that its agent offers; empty when it does not say.'),
+  thinking: Type.String({ description: 'How much the model is to think, as chosen; empty: as the agent does.' }),
+  thinkingLevels: choices('The levels of thinking that its agent offers; empty while unknown, or when it has none.'),
   commands: Type.Array(CommandsEvent.properties.commands.items, { description: 'Commands that its agent takes.' }),
   permissions: Type.Array(Permission, { description: 'Questions that wait for an answer.' }),
   queued: Type.Array(Type.Object({ turnId: Type.String(), prompt: Type.String(), createdAt: Type.Integer() })),
@@ -208,6 +210,7 @@ export const SessionChanges = Type.Object(
           'Of the next turns that name none: one of `models`, where there are any. Empty: as the agent does.',
       }),
     ),
+    thinking: Type.Optional(Type.String({ maxLength: 200, description: 'As `mode`: one of `thinkingLevels`.' })),
   },
   { additionalProperties: false, minProperties: 1 },
 );

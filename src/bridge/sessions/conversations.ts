@@ -28,10 +28,10 @@ export interface Conversations {
   withdraw(session: SessionRow, turnId: string): Promise<void>;
   /** Makes a copy of the session, which has the same owner and folder; `member` asks for it, for a team. Throws NOT_FORKABLE, TURN_NOT_FOUND, TURN_RUNNING. */
   fork(session: SessionRow, turnId: string | undefined, member: string | undefined): Promise<{ sessionId: string }>;
-  /** Chooses mode and model of the next turns; empty: as the agent does. Throws UNKNOWN_MODE, UNKNOWN_MODEL. */
+  /** Chooses mode, model and thinking of the next turns; empty: as the agent does. Throws UNKNOWN_MODE, UNKNOWN_MODEL, UNKNOWN_THINKING. */
   choose(session: SessionRow, chosen: Partial<SessionChoices>): Promise<void>;
   /** What people can choose from; `stored` is what the agent has told, as JSON text. */
-  offered(providerId: string, stored: string): Pick<SessionView, 'modes' | 'models' | 'commands'>;
+  offered(providerId: string, stored: string): Pick<SessionView, 'modes' | 'models' | 'thinkingLevels' | 'commands'>;
 }
 
 export interface ConversationsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
@@ -54,7 +54,7 @@ export interface ConversationsOptions extends Pick<Runtime, 'clock' | 'makeId'> 
   stored(sessionKey: string): void;
 }
 
-const NO_OFFERS: AgentOffers = { modes: [], models: [], commands: [] };
+const NO_OFFERS: AgentOffers = { modes: [], models: [], thinking: [], commands: [] };
 
 export function createConversations(options: ConversationsOptions): Conversations {
   const { database, providers, directories, table, sessions, summaries, turns, clock, makeId } = options;
@@ -121,11 +121,13 @@ export function createConversations(options: ConversationsOptions): Conversation
   }
 
   function offered(providerId: string, stored: string) {
-    const told = stored === '' ? NO_OFFERS : (JSON.parse(stored) as AgentOffers);
-    const modes = providers.get(providerId)?.modes ?? told.modes;
+    // What an earlier release has stored has no thinking.
+    const told = { ...NO_OFFERS, ...(stored === '' ? {} : (JSON.parse(stored) as Partial<AgentOffers>)) };
+    const { modes = told.modes, thinking = told.thinking } = providers.get(providerId) ?? {};
     return {
       modes: modes.map(({ id, name }) => ({ id, name })),
       models: [...told.models],
+      thinkingLevels: [...thinking],
       commands: [...told.commands],
     };
   }
@@ -135,9 +137,10 @@ export function createConversations(options: ConversationsOptions): Conversation
     async choose({ key, owner, session_id: sessionId }, chosen) {
       const session = await table.loadOwn(owner, sessionId);
       if (session === undefined) throw new AppError('SESSION_NOT_FOUND', { sessionId });
-      const { mode, model } = { ...readChoices(session.choices), ...chosen };
+      const choice = { ...readChoices(session.choices), ...chosen };
+      const { mode, model, thinking } = choice;
       const [summary] = await summaries.find([key]);
-      const { modes, models } = offered(session.providerId, summary?.offers ?? '');
+      const { modes, models, thinkingLevels } = offered(session.providerId, summary?.offers ?? '');
       if (mode !== '' && !modes.some(({ id }) => id === mode)) {
         throw new AppError('UNKNOWN_MODE', { mode, offered: listed(modes) });
       }
@@ -145,7 +148,10 @@ export function createConversations(options: ConversationsOptions): Conversation
       if (model !== '' && (!isOffered || session.providerId === MULTI_AGENT_ID)) {
         throw new AppError('UNKNOWN_MODEL', { model, offered: listed(models) });
       }
-      const choices = mode === '' && model === '' ? '' : JSON.stringify({ mode, model });
+      if (thinking !== '' && !thinkingLevels.some(({ id }) => id === thinking)) {
+        throw new AppError('UNKNOWN_THINKING', { thinking, offered: listed(thinkingLevels) });
+      }
+      const choices = mode === '' && model === '' && thinking === '' ? '' : JSON.stringify(choice);
       const shown = { ...(chosen.mode !== undefined && { mode }), ...(chosen.model ? { model } : {}) };
       await database.write([sessions.setChoices(key, choices), summaries.set(key, shown)]);
       options.change(session, { kind: 'chosen', choices });

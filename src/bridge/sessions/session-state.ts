@@ -192,13 +192,15 @@ export function newSession(key: string, id: string, owner: string): SessionFacts
 }
 
 export interface SessionChoices {
-  /** Empty: that of the agent, also of `model`. */
+  /** Empty: that of the agent, also of the others. */
   readonly mode: string;
   readonly model: string;
+  readonly thinking: string;
 }
 
 export function readChoices(choices: string): SessionChoices {
-  return { mode: '', model: '', ...(choices === '' ? {} : (JSON.parse(choices) as Partial<SessionChoices>)) };
+  const chosen = choices === '' ? {} : (JSON.parse(choices) as Partial<SessionChoices>);
+  return { mode: '', model: '', thinking: '', ...chosen };
 }
 
 export function placeOf(session: SessionPlace): SessionPlace {

@@ -240,6 +240,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       workingDirectory: prepared.workingDirectory,
       model: prepared.route.resolvedModel || chosen.model,
       ...(mode === undefined && chosen.mode !== '' && { mode: chosen.mode }),
+      ...(chosen.thinking !== '' && { thinking: chosen.thinking }),
       ...(servers.length > 0 && { mcpServers: servers }),
       skills: prepared.route.resolvedSkills,
       ...(turn.request.plan === undefined ? {} : { plan: turn.request.plan }),

@@ -4,6 +4,7 @@ import type { SessionChanges, SessionPage, SessionQuery, SessionView, Summary } 
 import { mergedPages } from '../principal.ts';
 import type { Conversations } from '../sessions/conversations.ts';
 import { type ServerBox, shownServers } from '../sessions/mcp-servers.ts';
+import { readChoices } from '../sessions/session-state.ts';
 import type { SessionRow, SummaryRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { OpenTurn, SummaryPosition, SummaryStore } from '../storage/summary-store.ts';
@@ -189,6 +190,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
       return {
         session: summary,
         ...offered(session.provider_id, row[0]?.offers ?? ''),
+        thinking: readChoices(session.choices).thinking,
         permissions: open,
         mcpServers: shownServers(options.serverBox.open(sessionKey, session.mcp_servers)),
         queued: queued.map(({ id, prompt, created_at: createdAt }) => ({

@@ -67,16 +67,21 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       'PATCH /api/bridge/sessions/:sessionId',
       guard,
       {
-        summary: 'Changes the title of a session, archives or pins it, or chooses mode and model of its next turns.',
+        summary:
+          'Changes the title of a session, archives or pins it, or chooses mode, model and thinking of its next turns.',
         query: contract.OwnerQuery,
         body: contract.SessionChanges,
         bodyLimit: MAX_CHANGES_BYTES,
         response: { 200: contract.SessionOnly },
       },
       async ({ caller, params, query, body }) => {
-        const { mode, model, ...changes } = body;
-        if (mode !== undefined || model !== undefined) {
-          const chosen = { ...(mode !== undefined && { mode }), ...(model !== undefined && { model }) };
+        const { mode, model, thinking, ...changes } = body;
+        const chosen = {
+          ...(mode !== undefined && { mode }),
+          ...(model !== undefined && { model }),
+          ...(thinking !== undefined && { thinking }),
+        };
+        if (Object.keys(chosen).length > 0) {
           await conversations.choose(await ownWork(caller, params.sessionId, query.owner), chosen);
         }
         return sessions.change(caller.principal, params.sessionId, query.owner, changes);

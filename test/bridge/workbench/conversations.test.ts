@@ -41,10 +41,12 @@ const parrot = createScriptedProvider('parrot', async ({ prompt, reference, coun
   stopReason: 'end_turn',
 }));
 /** Says how its turn runs. */
-const chooser = createScriptedProvider('chooser', async ({ model, mode, isReadOnly, offers }) => {
+const chooser = createScriptedProvider('chooser', async ({ model, mode, thinking, isReadOnly, offers }) => {
   const commands = [{ name: 'review', description: 'Reviews' }];
-  offers?.({ modes: [{ id: 'fast', name: 'Fast' }], models: [{ id: 'v/large', name: 'Large' }], commands });
-  return { kind: 'completed', output: `${model}|${mode}|${isReadOnly}`, stopReason: 'end_turn' };
+  const levels = [{ id: 'hard', name: 'Hard' }];
+  const models = [{ id: 'v/large', name: 'Large' }];
+  offers?.({ modes: [{ id: 'fast', name: 'Fast' }], models, thinking: levels, commands });
+  return { kind: 'completed', output: `${model}|${mode}|${thinking}|${isReadOnly}`, stopReason: 'end_turn' };
 });
 const strict = {
   ...createScriptedProvider('strict', async ({ mode, isReadOnly }) => {
@@ -211,34 +213,42 @@ test('what cannot be copied is refused with the reason', async () => {
 const choose = (sessionId: string, body: object, headers = main) =>
   request<{ session: Summary }>('PATCH', `sessions/${sessionId}`, body, headers);
 
-test('mode and model are chosen for the next turns, from what the agent offers', async () => {
-  assert.equal((await turn('session.start', 's7', 'x', 'chooser'))?.output, '|undefined|false');
+test('mode, model and thinking are chosen for the next turns, from what the agent offers', async () => {
+  assert.equal((await turn('session.start', 's7', 'x', 'chooser'))?.output, '|undefined|undefined|false');
   const shown = (await request<SessionView>('GET', 'sessions/s7')).body;
   assert.deepEqual(shown.modes, [{ id: 'fast', name: 'Fast' }]);
   assert.deepEqual([shown.models[0]?.id, shown.commands[0]?.name], ['v/large', 'review']);
+  assert.deepEqual([shown.thinking, shown.thinkingLevels], ['', [{ id: 'hard', name: 'Hard' }]]);
   for (const [body, code, words] of [
     [{ mode: 'slow' }, 'unknown_mode', /does not have the mode "slow". It has: fast\./],
     [{ model: 'small' }, 'unknown_model', /does not offer the model "small". It offers: v\/large\./],
+    [{ thinking: 'soft' }, 'unknown_thinking', /does not have the level of thinking "soft". It has: hard\./],
   ] as const) {
     const refused = await choose('s7', body);
     assert.deepEqual([refused.status, refused.body.error], [400, code]);
     assert.match(refused.body.message, words);
   }
   assert.equal((await choose('s7', { mode: 'fast' }, review)).status, 404);
-  const { session } = (await choose('s7', { mode: 'fast', model: 'large', title: 'Mine' })).body;
+  const { session } = (await choose('s7', { mode: 'fast', model: 'large', thinking: 'hard', title: 'Mine' })).body;
   assert.deepEqual([session.mode, session.model, session.title], ['fast', 'large', 'Mine']);
-  assert.equal((await turn('session.message', 's7', 'x', 'chooser'))?.output, 'large|fast|false');
+  assert.equal((await request<SessionView>('GET', 'sessions/s7')).body.thinking, 'hard');
+  assert.equal((await turn('session.message', 's7', 'x', 'chooser'))?.output, 'large|fast|hard|false');
   const { body } = await fork('s7');
   assert.equal(
     (await turn('session.message', body.sessionId, 'x', 'chooser'))?.output,
-    'large|fast|false',
+    'large|fast|hard|false',
     'a copy too',
   );
   await choose('s7', { mode: '' });
-  assert.equal((await turn('session.message', 's7', 'x', 'chooser'))?.output, 'large|undefined|false');
-  await choose('s7', { mode: 'fast' });
-  assert.equal((await turn('session.start', 's7', 'x', 'chooser'))?.output, '|undefined|false', 'a new start');
-  assert.equal((await turn('session.message', 's7', 'x', 'chooser'))?.output, '|undefined|false');
+  assert.equal((await turn('session.message', 's7', 'x', 'chooser'))?.output, 'large|undefined|hard|false');
+  await choose('s7', { mode: 'fast', thinking: '' });
+  assert.equal((await turn('session.message', 's7', 'x', 'chooser'))?.output, 'large|fast|undefined|false');
+  assert.equal(
+    (await turn('session.start', 's7', 'x', 'chooser'))?.output,
+    '|undefined|undefined|false',
+    'a new start',
+  );
+  assert.equal((await turn('session.message', 's7', 'x', 'chooser'))?.output, '|undefined|undefined|false');
 });
 
 test('a mode of the bridge says what the turns of an agent may do', async () => {

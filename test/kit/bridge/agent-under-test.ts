@@ -47,6 +47,7 @@ export interface TurnInput {
   readonly isReadOnly?: boolean;
   readonly steerable?: AgentTurn['steerable'];
   readonly mode?: string;
+  readonly thinking?: string;
   readonly offers?: AgentTurn['offers'];
   readonly files?: AgentTurn['files'];
   readonly mcpServers?: AgentTurn['mcpServers'];
@@ -160,6 +161,7 @@ function runTurn(provider: SupervisedProvider, input: TurnInput): RunningTurn {
     ...(input.isReadOnly !== undefined && { isReadOnly: input.isReadOnly }),
     ...(input.steerable !== undefined && { steerable: input.steerable }),
     ...(input.mode !== undefined && { mode: input.mode }),
+    ...(input.thinking !== undefined && { thinking: input.thinking }),
     ...(input.offers !== undefined && { offers: input.offers }),
     ...(input.files !== undefined && { files: input.files }),
     opened(opened) {

@@ -1,8 +1,11 @@
-import type { AnyMessage, Stream } from '@agentclientprotocol/sdk';
+import { pathToFileURL } from 'node:url';
+import type { AnyMessage, ContentBlock, McpServer, Stream } from '@agentclientprotocol/sdk';
+import type { ReachableMcpServer } from '../../sessions/mcp-servers.ts';
 import type { AgentChannel, LoginMethod, RpcMessage } from '../agent-connection.ts';
 import type { AgentEvent, PermissionOption, TurnUsage } from '../agent-provider.ts';
 import { asObject, cutText, objectsIn, shownText, textOf, withinBounds } from '../agent-text.ts';
 import { changeOfTexts, readPlan, withinChangeBounds } from '../file-changes.ts';
+import type { PromptPart } from '../prompt-content.ts';
 
 const UPDATE = 'session/update';
 
@@ -227,7 +230,30 @@ function numberOr(value: unknown, fallback: number): number {
   return typeof value === 'number' ? value : fallback;
 }
 
-/** How a conversation of an agent lets its model or its mode be chosen, and from what. */
+/** A capability is there when its member is, whatever stands in it. */
+export function isOffered(capability: unknown): boolean {
+  return capability !== undefined && capability !== null;
+}
+
+/** A server as the protocol has it: a program has no type there. */
+export function toServer(server: ReachableMcpServer): McpServer {
+  const { name } = server;
+  if (server.type !== 'stdio') return { type: server.type, name, url: server.url, headers: [...server.headers] };
+  const { command, args, env } = server;
+  return { name, command, args: [...args], env: [...env] };
+}
+
+/** A file as the protocol shows it. */
+export function toBlock(part: PromptPart): ContentBlock {
+  const uri = pathToFileURL(part.path).href;
+  if (part.kind === 'image') return { type: 'image', mimeType: part.contentType, data: part.data, uri };
+  return { type: 'resource', resource: { uri, mimeType: part.contentType, text: part.text } };
+}
+
+/** What a conversation lets people choose, by the names of the protocol for its options. */
+export type ChoiceKind = 'model' | 'mode' | 'thought_level';
+
+/** How a conversation of an agent lets one of them be chosen, and from what. */
 export interface SessionChoice {
   /** Through an option of the session, or through the older method for this choice alone. */
   readonly way: { readonly kind: 'option'; readonly configId: string } | { readonly kind: 'method' };
@@ -244,7 +270,7 @@ const OLDER_FORMS = {
 } as const;
 
 /** Reads the answer to opening or taking up a session; undefined when the agent offers no such choice. */
-export function readChoice(answer: unknown, category: 'model' | 'mode'): SessionChoice | undefined {
+export function readChoice(answer: unknown, category: ChoiceKind): SessionChoice | undefined {
   const fields = asObject(answer);
   const option = objectsIn(fields.configOptions).find((one) => one.category === category && one.type === 'select');
   if (option !== undefined && typeof option.id === 'string') {
@@ -254,6 +280,7 @@ export function readChoice(answer: unknown, category: 'model' | 'mode'): Session
       ...valuesOf(objectsIn(option.options).flatMap(flatOption), 'value'),
     };
   }
+  if (category === 'thought_level') return undefined;
   const { member, list, id, current } = OLDER_FORMS[category];
   const older = asObject(fields[member]);
   const offered = valuesOf(objectsIn(older[list]), id);

@@ -1,5 +1,4 @@
-import { pathToFileURL } from 'node:url';
-import type { ClientContext, ContentBlock, McpServer } from '@agentclientprotocol/sdk';
+import type { ClientContext } from '@agentclientprotocol/sdk';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { traceparentOf } from '../../../platform/telemetry/spans.ts';
@@ -7,20 +6,23 @@ import type { ReachableMcpServer } from '../../sessions/mcp-servers.ts';
 import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
 import type { AgentOffers, PermissionPolicy } from '../agent-provider.ts';
 import { asObject, describeFailure, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
-import type { PromptPart } from '../prompt-content.ts';
 import { formQuestion, readForm } from '../question-form.ts';
 import {
   acpQuirks,
+  type ChoiceKind,
   createAcpStream,
   createUpdateReader,
   findModel,
   findReadOnlyMode,
+  isOffered,
   readChoice,
   readCommands,
   readLoginMethods,
   readPermissionOptions,
   readUsage,
   type SessionChoice,
+  toBlock,
+  toServer,
   type UpdateReader,
 } from './acp-messages.ts';
 
@@ -36,9 +38,12 @@ interface OpenConversation {
   readonly folder: string;
   readonly models: SessionChoice | undefined;
   readonly modes: SessionChoice | undefined;
+  readonly thinking: SessionChoice | undefined;
   readonly commands: AgentOffers['commands'];
   /** The mode that it was in before a turn that may only read. */
   readonly modeBefore?: string;
+  /** How much it thought before a turn chose that. */
+  readonly thinkingBefore?: string;
   /** What it has cost; undefined for one from before, until the agent says so. */
   readonly costUsd: number | undefined;
 }
@@ -177,9 +182,10 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   /** Keeps what an opened session offers. */
   function take(conversation: string, folder: string, answer: unknown, costUsd?: number): void {
     const [models, modes] = [readChoice(answer, 'model'), readChoice(answer, 'mode')];
+    const thinking = readChoice(answer, 'thought_level');
     const commands = early.get(conversation) ?? [];
     early.delete(conversation);
-    conversations.set(conversation, { folder, models, modes, commands, costUsd });
+    conversations.set(conversation, { folder, models, modes, thinking, commands, costUsd });
   }
 
   /**
@@ -228,10 +234,29 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
       return `This agent does not offer the model "${model}". It offers: ${offered}${choice.values.length > MAX_SHOWN_MODELS ? ', …' : ''}.`;
     }
     if (found !== choice.current) {
-      await setChoice(agent, conversation, 'model', choice.way, found);
-      conversations.set(conversation, { ...open, models: { ...choice, current: found } });
+      const answer = await setChoice(agent, conversation, 'model', choice.way, found);
+      // Each model has levels of its own.
+      const isTold = Array.isArray(asObject(answer).configOptions);
+      const thinking = isTold ? readChoice(answer, 'thought_level') : open.thinking;
+      conversations.set(conversation, { ...open, models: { ...choice, current: found }, thinking });
     }
     usedModel(found);
+    return undefined;
+  }
+
+  /** Makes the model think as much as the turn asks for, and for the next one that does not ask, as before. Returns as `chooseModel`. */
+  async function chooseThinking({ conversation, thinking: chosen }: PromptRequest): Promise<string | undefined> {
+    const open = conversations.get(conversation);
+    const { current = '', values = [], way } = open?.thinking ?? {};
+    const wanted = chosen ?? open?.thinkingBefore ?? current;
+    if (open?.thinking === undefined || way === undefined || !values.includes(wanted)) {
+      if (chosen === undefined) return undefined;
+      return `This agent does not have the level of thinking "${chosen}". It has: ${values.join(', ') || 'none'}. Choose another one for the session.`;
+    }
+    if (wanted !== current) await setChoice(agent, conversation, 'thought_level', way, wanted);
+    const { thinkingBefore = current, ...rest } = open;
+    const before = chosen === undefined ? {} : { thinkingBefore };
+    conversations.set(conversation, { ...rest, thinking: { ...open.thinking, current: wanted }, ...before });
     return undefined;
   }
 
@@ -253,9 +278,11 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   async function run(prompt: RunningPrompt): Promise<PromptEnd> {
     const { conversation, text, parts, trace } = prompt.request;
     mentionFolder(prompt.request);
-    const refusal = (await chooseMode(prompt.request)) ?? (await chooseModel(prompt.request));
-    const { modes, models, commands = [] } = conversations.get(conversation) ?? {};
-    prompt.request.offers?.({ modes: modes?.shown ?? [], models: models?.shown ?? [], commands });
+    const { request } = prompt;
+    const refusal = (await chooseMode(request)) ?? (await chooseModel(request)) ?? (await chooseThinking(request));
+    const { modes, models, thinking, commands = [] } = conversations.get(conversation) ?? {};
+    const shown = { modes: modes?.shown ?? [], models: models?.shown ?? [], thinking: thinking?.shown ?? [] };
+    request.offers?.({ ...shown, commands });
     if (refusal !== undefined) return { kind: 'failed', error: refusal };
     const response = await agent.request(methods.agent.session.prompt, {
       sessionId: conversation,
@@ -358,25 +385,10 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   };
 }
 
-/** A server as the protocol has it: a program has no type there. */
-function toServer(server: ReachableMcpServer): McpServer {
-  const { name } = server;
-  if (server.type !== 'stdio') return { type: server.type, name, url: server.url, headers: [...server.headers] };
-  const { command, args, env } = server;
-  return { name, command, args: [...args], env: [...env] };
-}
-
-/** A file as the protocol shows it. */
-function toBlock(part: PromptPart): ContentBlock {
-  const uri = pathToFileURL(part.path).href;
-  if (part.kind === 'image') return { type: 'image', mimeType: part.contentType, data: part.data, uri };
-  return { type: 'resource', resource: { uri, mimeType: part.contentType, text: part.text } };
-}
-
 function setChoice(
   agent: ClientContext,
   sessionId: string,
-  kind: 'model' | 'mode',
+  kind: ChoiceKind,
   way: SessionChoice['way'],
   value: string,
 ): Promise<unknown> {
@@ -384,9 +396,4 @@ function setChoice(
     return agent.request('session/set_config_option', { sessionId, configId: way.configId, value });
   }
   return agent.request(`session/set_${kind}`, { sessionId, [`${kind}Id`]: value });
-}
-
-/** A capability is there when its member is, whatever stands in it. */
-function isOffered(capability: unknown): boolean {
-  return capability !== undefined && capability !== null;
 }

@@ -27,10 +27,15 @@ export interface CallCosts {
   end(costNano: number | undefined): void;
 }
 
+/** OpenAI's efforts, by which Codex calls them too. Which of them a model takes is up to the model. */
+export const THINKING_LEVELS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'].map((id) => ({ id, name: id }));
+
 export interface CompletionRequest {
   model: string;
   messages: ConversationMessage[];
   tools?: ToolDefinition[];
+  /** Absent: as the model does. */
+  reasoning_effort?: string;
   stream: true;
   stream_options: { include_usage: true };
 }

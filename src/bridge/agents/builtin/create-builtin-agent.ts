@@ -10,7 +10,7 @@ import type { AgentMode, AgentProvider, AgentTurn, SupervisedTurn, TurnEnd } fro
 import { promptContent } from '../prompt-content.ts';
 import type { AgentsToAsk } from './ask-agent.ts';
 import { createBackgroundCommands } from './background-commands.ts';
-import type { CompleteChat, ConversationMessage } from './complete-chat.ts';
+import { type CompleteChat, type ConversationMessage, THINKING_LEVELS } from './complete-chat.ts';
 import { promptMessage, repairConversation, type StoredMessage, withSummary } from './conversation.ts';
 import type { McpTools } from './mcp-tools.ts';
 import { runTurn } from './run-turn.ts';
@@ -191,6 +191,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
   return {
     id: 'builtin',
     modes: MODES,
+    thinking: THINKING_LEVELS,
     abilities: { steer: 'yes', fork: 'yes', forkFrom: 'any_turn' },
     probe: createBuiltinProbe(version, options.model, options.modelProblem),
     async run(turn, asked) {

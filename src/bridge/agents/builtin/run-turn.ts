@@ -219,7 +219,12 @@ function requestAnswer(
     type: 'function' as const,
     function: { name, description, parameters: shownParameters },
   }));
-  const request = { model, messages, ...(offered.length > 0 && { tools: offered }) };
+  const request = {
+    model,
+    messages,
+    ...(offered.length > 0 && { tools: offered }),
+    ...(turn.thinking !== undefined && { reasoning_effort: turn.thinking }),
+  };
   return complete({ ...request, stream: true, stream_options: { include_usage: true } }, signal, turn);
 }
 

@@ -35,6 +35,10 @@ interface Thread {
   readonly sandbox: unknown;
   /** Whether its sandbox was made read-only since, for a turn that may only read. */
   isNarrowed: boolean;
+  /** How much it thought when it was opened; empty when Codex leaves that to the model. */
+  readonly effortBefore: string;
+  /** As the last turn asked for it. Empty: none did. */
+  effort: string;
 }
 
 interface RunningPrompt {
@@ -74,6 +78,9 @@ const WRITABLE_SANDBOX = {
   excludeTmpdirEnvVar: false,
   excludeSlashTmp: false,
 };
+
+/** For a thread that was opened without an effort: Codex has no way to take one away again. */
+const USUAL_EFFORT = 'medium';
 
 /** Ways to remove a thread, the most thorough first, and what each leaves. */
 const REMOVALS: readonly (readonly [method: string, left: string | undefined])[] = [
@@ -164,8 +171,16 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     return { sandboxPolicy: isReadOnly ? READ_ONLY_SANDBOX : (thread.sandbox ?? WRITABLE_SANDBOX) };
   }
 
+  /** The effort of a turn, where it is another than that of the turn before: Codex keeps it for later turns. */
+  function effortFor(thread: Thread | undefined, thinking: string): { readonly effort?: string } {
+    if (thread === undefined || thread.effort === thinking) return {};
+    thread.effort = thinking;
+    return { effort: thinking || thread.effortBefore || USUAL_EFFORT };
+  }
+
   async function startTurn(prompt: RunningPrompt): Promise<PromptEnd> {
-    const { conversation: threadId, text, parts, folder, model, usedModel, isReadOnly = false } = prompt.request;
+    const { conversation: threadId, text, parts, folder, model, usedModel } = prompt.request;
+    const { isReadOnly = false, thinking = '' } = prompt.request;
     const thread = threads.get(threadId);
     if (model !== '' && thread !== undefined) thread.model = model;
     usedModel(thread?.model ?? model);
@@ -175,6 +190,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
       cwd: folder,
       ...chosen(model),
       ...sandboxFor(thread, isReadOnly),
+      ...effortFor(thread, thinking),
     });
     prompt.turnId = textOf(fieldsAt(answered, 'turn').id);
     prompt.request.steerable?.((further) => takeFurther(prompt, further));
@@ -326,8 +342,8 @@ function chosen(model: string): { readonly model?: string } {
 
 /** Reads the answer to opening or taking up a thread. */
 function readThread(answer: unknown): Thread {
-  const { model, sandbox } = asObject(answer);
-  return { model: textOf(model), sandbox, isNarrowed: false };
+  const { model, sandbox, reasoningEffort } = asObject(answer);
+  return { model: textOf(model), sandbox, isNarrowed: false, effortBefore: textOf(reasoningEffort), effort: '' };
 }
 
 function fieldsAt(value: unknown, name: string): Fields {

@@ -41,7 +41,7 @@ export function useAgent(providerId: string | undefined) {
 }
 
 /**
- * The next message, with the mode and the model of the next turns. While a turn runs, messages wait for it, or go to the
+ * The next message, with the mode, the model and the thinking of the next turns. While a turn runs, messages wait for it, or go to the
  * agent immediately where it takes them. A draft is kept until it is sent.
  */
 export const Composer = memo(function Composer({ name, isRunning, view, turns }: ComposerProps) {
@@ -230,12 +230,12 @@ interface SessionChoicesProps {
   readonly onProblem: (problem: unknown) => void;
 }
 
-/** Mode and model of the next turns. An agent that does not list its models takes any name. */
+/** Mode, model and thinking of the next turns. An agent that does not list its models takes any name. */
 function SessionChoices({ name, view, onMode, onProblem }: SessionChoicesProps) {
   const queries = useQueryClient();
-  const { session, modes, models } = view;
+  const { session, modes, models, thinking, thinkingLevels } = view;
   const [model, setModel] = useState<string>();
-  async function choose(changes: { readonly mode?: string; readonly model?: string }): Promise<void> {
+  async function choose(changes: { mode?: string; model?: string; thinking?: string }): Promise<void> {
     onProblem(undefined);
     try {
       await changeSession(name, changes);
@@ -274,6 +274,14 @@ function SessionChoices({ name, view, onMode, onProblem }: SessionChoicesProps) 
             setModel(undefined);
             if (chosen !== undefined && chosen !== session.model) void choose({ model: chosen });
           }}
+        />
+      )}
+      {thinkingLevels.length === 0 ? null : (
+        <Choice
+          label="Thinking"
+          value={thinking}
+          options={thinkingLevels}
+          onChange={(level) => void choose({ thinking: level })}
         />
       )}
     </>

@@ -94,7 +94,8 @@ test('a turn runs in the mode that was chosen, and the agent says what it offers
   const first = agent.run({ prompt: 'write one', folder: agent.work, mode: 'plan', offers: (all) => offers.push(all) });
   await first.end;
   assert.equal(first.text(), 'in mode plan');
-  assert.deepEqual(offers, [{ modes: ['build', 'plan'].map((id) => ({ id, name: id })), models: [], commands: [] }]);
+  const modes = ['build', 'plan'].map((id) => ({ id, name: id }));
+  assert.deepEqual(offers, [{ modes, models: [], thinking: [], commands: [] }]);
   const reference = first.reference();
   const stays = agent.run({ prompt: 'write two', folder: agent.work, reference });
   await stays.end;

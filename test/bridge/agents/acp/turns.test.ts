@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import type { AgentOffers } from '../../../../src/bridge/agents/agent-provider.ts';
 import { startOtherBridge, TOKEN } from '../../../kit/bridge/other-bridge.ts';
 import { startScripted } from '../scripted-agent.ts';
 
@@ -213,6 +214,35 @@ test('DB-33: a model is chosen by the agent’s name for it, and one that the ag
   const fixed = await startScripted(t);
   const refused = await fixed.run({ prompt: 'say x', folder: fixed.work, model: 'large' }).end;
   assert.match(refused.kind === 'failed' ? refused.error : '', /does not let its model be chosen/);
+});
+
+test('the model thinks as much as a turn asks for, with its model too, and as before when the next one does not ask', async (t) => {
+  const agent = await startScripted(t, { flags: ['--models'] });
+  const offers: AgentOffers[] = [];
+  const first = agent.run({ prompt: 'thinking', folder: agent.work, offers: (all) => offers.push(all) });
+  await first.end;
+  assert.equal(first.text(), 'off');
+  assert.deepEqual(
+    offers[0]?.thinking.map(({ id }) => id),
+    ['off', 'deep'],
+  );
+  const next = { prompt: 'thinking', folder: agent.work, reference: first.reference() };
+  for (const [given, seen] of [
+    [{ thinking: 'deep', model: 'large' }, 'deep'],
+    [{ thinking: 'deep' }, 'deep'],
+    [{}, 'off'],
+  ] as const) {
+    const turn = agent.run({ ...next, ...given });
+    await turn.end;
+    assert.equal(turn.text(), seen, JSON.stringify(given));
+  }
+  const unknown = await agent.run({ ...next, thinking: 'deeper' }).end;
+  const refusal =
+    'This agent does not have the level of thinking "deeper". It has: off, deep. Choose another one for the session.';
+  assert.equal(unknown.kind === 'failed' && unknown.error, refusal);
+  const fixed = await startScripted(t);
+  const refused = await fixed.run({ prompt: 'say x', folder: fixed.work, thinking: 'deep' }).end;
+  assert.match(refused.kind === 'failed' ? refused.error : '', /It has: none\./);
 });
 
 test('DB-33: a result names the model that was used, not the one that was asked for', async (t) => {

@@ -81,3 +81,14 @@ test('mode ask: ask before each change, and do what the person decides', async (
   assert.equal(await ended, 'done');
   assert.deepEqual(made('three'), [true, false]);
 });
+
+test('the model is asked to think as much as was chosen, until the choice is taken back', async () => {
+  const params = { sessionId: 'four', taskPrompt: 'Hello', workingDirectory: root };
+  await call(url, 'session.start', params, main);
+  assert.equal(requests.at(-1)?.reasoning_effort, undefined);
+  for (const thinking of ['high', '']) {
+    await request('PATCH', 'sessions/four', { thinking });
+    await call(url, 'session.message', params, main);
+    assert.equal(requests.at(-1)?.reasoning_effort, thinking === '' ? undefined : thinking);
+  }
+});

@@ -229,6 +229,20 @@ test('the model of a turn goes to Codex as it is', async (t) => {
   assert.deepEqual([first.text(), second.text()], ['$(large) --x', 'small']);
 });
 
+test('the level of thinking goes to Codex when it changes, and is taken back for a turn that has none', async (t) => {
+  const agent = await startScripted(t, { protocol });
+  const first = agent.run({ prompt: 'effort', folder: agent.work });
+  await first.end;
+  const said = [first.text()];
+  for (const given of [{ thinking: 'high' }, { thinking: 'high' }, {}, {}]) {
+    const turn = agent.run({ prompt: 'effort', folder: agent.work, reference: first.reference(), ...given });
+    await turn.end;
+    said.push(turn.text());
+  }
+  // Codex keeps what it got: it is sent only when it changes.
+  assert.deepEqual(said, ['unset', 'high', 'unset', 'medium', 'unset']);
+});
+
 test('a thread of an earlier process is resumed; one that had no turn, or is forgotten, is lost', async (t) => {
   const flags = ['--state', 'FOLDER'];
   const first = await startScripted(t, { protocol, flags });
