@@ -1,4 +1,5 @@
 import { type Clock, joinSignals, pause, unlessAborted } from '../../../platform/clock/clock.ts';
+import { errorCode } from '../../../platform/errors/app-error.ts';
 import { describeError, isExpected } from '../../../platform/errors/error-table.ts';
 import type { MakeId } from '../../../platform/ids/sortable-id.ts';
 import type { Environment } from '../../../platform/runtime/runtime.ts';
@@ -77,6 +78,9 @@ const MODES: readonly AgentMode[] = [
 /** Within the time that clearing up has when the bridge stops. */
 const FORGET_TRIES = 5;
 const FORGET_PAUSE_MS = 1_000;
+/** For what is said while the store is away. After this time the turn fails. */
+const MAX_AWAY_MS = 60_000;
+const AWAY_PAUSE_MS = 500;
 
 /** Our own agent, in this process: a model, a few tools, and a conversation that is kept in the database. */
 export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider {
@@ -99,6 +103,23 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     late.add(kept);
   }
 
+  /** Waits while the store is away, because an outage ends no turn. */
+  async function untilStored(append: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    const since = clock.monotonic();
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return await append();
+      } catch (error) {
+        const code = errorCode(error);
+        // An earlier try was stored, and its answer was lost.
+        if (tries > 0 && code === 'STORAGE_DUPLICATE') return;
+        const isOver = signal.aborted || clock.monotonic() - since >= MAX_AWAY_MS;
+        if (code !== 'STORAGE_UNAVAILABLE' || isOver) throw error;
+      }
+      await pause(clock, AWAY_PAUSE_MS, signal);
+    }
+  }
+
   /** `position`: where the prompt of this turn goes. */
   async function converse(
     reference: string,
@@ -111,12 +132,9 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     const append = async (messages: readonly StoredMessage[]): Promise<void> => {
       const first = next;
       next += messages.length;
-      await store.append(
-        reference,
-        first,
-        messages.map((message) => JSON.stringify(message)),
-        { turnId: turn.turnId, now: clock.now() },
-      );
+      const bodies = messages.map((message) => JSON.stringify(message));
+      const of = { turnId: turn.turnId, now: clock.now() };
+      await untilStored(() => store.append(reference, first, bodies, of), signal);
     };
     const model = turn.model === '' ? options.model : turn.model;
     const seesImages = options.seesImages?.(model) ?? true;

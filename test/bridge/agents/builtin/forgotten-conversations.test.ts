@@ -6,6 +6,13 @@ import { createFakeClock } from '../../../kit/fake-clock.ts';
 import { recordTurn } from '../recorded-turn.ts';
 
 const unavailable = () => new AppError('STORAGE_UNAVAILABLE');
+/** A turn waits for the store for a minute. */
+const passMinute = async (clock: ReturnType<typeof createFakeClock>) => {
+  for (let halves = 0; halves < 125; halves += 1) {
+    await new Promise(setImmediate);
+    await clock.advance(500);
+  }
+};
 
 test('a conversation that is closed while the store is away is removed when it is back', async (context) => {
   const store = memoryStore();
@@ -29,12 +36,19 @@ test('a conversation whose first message was stored and not confirmed is not lef
   const store = memoryStore();
   let isConfirmed = false;
   const append: typeof store.append = async (...given) => {
-    await store.append(...given);
+    // Tries after the first one find its row.
+    await store.append(...given).catch(() => undefined);
     if (!isConfirmed) throw unavailable();
   };
-  const { agent } = scriptedAgent(() => ({ text: ['ok'] }), { store: { ...store, append } });
+  const clock = createFakeClock();
+  const { agent } = scriptedAgent(() => ({ text: ['ok'] }), { store: { ...store, append }, clock });
   const folder = await workingDirectory(context);
-  await assert.rejects(agent.startTurn(recordTurn(folder, 'lost')), { code: 'STORAGE_UNAVAILABLE' });
+  const isRefused = async (turn: Promise<unknown>) => {
+    const refused = assert.rejects(turn, { code: 'STORAGE_UNAVAILABLE' });
+    await passMinute(clock);
+    await refused;
+  };
+  await isRefused(agent.startTurn(recordTurn(folder, 'lost')));
   assert.equal(store.rows.size, 0);
   // One that was begun before is kept: it can be continued.
   isConfirmed = true;
@@ -42,6 +56,35 @@ test('a conversation whose first message was stored and not confirmed is not lef
   await agent.startTurn(turn);
   isConfirmed = false;
   const [reference = ''] = turn.references;
-  await assert.rejects(agent.continueTurn(reference, recordTurn(folder, 'again')), { code: 'STORAGE_UNAVAILABLE' });
+  await isRefused(agent.continueTurn(reference, recordTurn(folder, 'again')));
   assert.equal(store.rows.size, 1);
+});
+
+test('a turn whose messages cannot be stored while the store is away goes on when it is back', async (context) => {
+  const store = memoryStore();
+  const clock = createFakeClock();
+  const tries = new Map<number, number>();
+  const append: typeof store.append = async (reference, position, ...rest) => {
+    const number = (tries.get(position) ?? 0) + 1;
+    tries.set(position, number);
+    // The second try is stored, and its answer is lost.
+    if (number === 2) await store.append(reference, position, ...rest);
+    if (number < 3) throw unavailable();
+    throw new AppError('STORAGE_DUPLICATE');
+  };
+  const { agent } = scriptedAgent(() => ({ text: ['ok'] }), { store: { ...store, append }, clock });
+  const turn = recordTurn(await workingDirectory(context), 'hello');
+  const ended = agent.startTurn(turn);
+  await passMinute(clock);
+  assert.equal((await ended).kind, 'completed');
+  assert.deepEqual(
+    [...tries],
+    [
+      [0, 3],
+      [1, 3],
+    ],
+    'the question and the answer, each three times',
+  );
+  const [bodies = []] = [...store.rows.values()];
+  assert.equal(bodies.length, 2);
 });
