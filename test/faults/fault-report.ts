@@ -4,6 +4,7 @@ export interface SuiteRun {
   readonly suite: string;
   readonly cycles: number;
   readonly seed: number;
+  readonly load?: number | undefined;
   readonly figures: readonly FaultFigure[];
 }
 
@@ -36,8 +37,9 @@ export function withSuiteRun(document: string, run: SuiteRun): string {
     .concat('\n');
 }
 
-function sectionOf({ suite, cycles, seed, figures }: SuiteRun): string {
-  const command = `npm run faults -- ${suite} --cycles ${cycles} --seed ${seed} --write`;
+function sectionOf({ suite, cycles, seed, load, figures }: SuiteRun): string {
+  const loaded = load === undefined ? '' : ` --load ${load}`;
+  const command = `npm run faults -- ${suite} --cycles ${cycles} --seed ${seed}${loaded} --write`;
   return `### ${suite}\n\nWritten by \`${command}\`.\n\n${figuresTable(figures)}`;
 }
 

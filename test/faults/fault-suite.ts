@@ -2,6 +2,8 @@ export interface FaultOptions {
   readonly cycles: number;
   /** The same seed gives the same faults, as far as time allows. */
   readonly seed: number;
+  /** How much there is to do in each cycle, where a suite asks for that; undefined: its usual load. */
+  readonly load?: number | undefined;
   say(line: string): void;
 }
 

@@ -75,14 +75,18 @@ const { values, positionals } = parseArgs({
   options: {
     cycles: { type: 'string' },
     seed: { type: 'string', default: '1' },
+    load: { type: 'string' },
     write: { type: 'boolean', default: false },
   },
 });
 const given = values.cycles === undefined ? undefined : Number(values.cycles);
 const seed = Number(values.seed);
+const load = values.load === undefined ? undefined : Number(values.load);
+const isCount = (number = 1) => Number.isInteger(number) && number >= 1;
 const unknown = positionals.filter((name) => !Object.hasOwn(SUITES, name));
-if (unknown.length > 0 || !Number.isInteger(given ?? 1) || (given ?? 1) < 1 || !Number.isInteger(seed)) {
-  process.stderr.write(`npm run faults -- [${Object.keys(SUITES).join('|')}] [--cycles N] [--seed N] [--write]\n`);
+if (unknown.length > 0 || !isCount(given) || !isCount(load) || !Number.isInteger(seed)) {
+  const names = Object.keys(SUITES).join('|');
+  process.stderr.write(`npm run faults -- [${names}] [--cycles N] [--seed N] [--load N] [--write]\n`);
   process.exit(2);
 }
 
@@ -94,7 +98,7 @@ for (const [suite, { run, cycles: usual }] of Object.entries(SUITES)) {
   const say = (line: string) => process.stdout.write(`${suite}: ${line}\n`);
   const cycles = given ?? usual;
   say(`${cycles} cycles, seed ${seed}`);
-  const { violations, figures, impossible } = await run({ cycles, seed, say });
+  const { violations, figures, impossible } = await run({ cycles, seed, load, say });
   if (impossible !== undefined) {
     say(`could not be run: ${impossible}`);
     // Whoever asks for it by name wants to know; as one of all it is left out.
@@ -108,7 +112,7 @@ for (const [suite, { run, cycles: usual }] of Object.entries(SUITES)) {
   missed += figures.filter(({ met }) => !met).length;
   if (values.write) {
     const document = await readFile(MEASUREMENTS, 'utf8');
-    await writeFile(MEASUREMENTS, withSuiteRun(document, { suite, cycles, seed, figures }));
+    await writeFile(MEASUREMENTS, withSuiteRun(document, { suite, cycles, seed, load, figures }));
   }
 }
 process.stdout.write(missed === 0 ? 'every goal met\n' : `${missed} goals missed\n`);
