@@ -44,6 +44,8 @@ function buildConsole(root, folder = consoleFolder(root)) {
     ...OPTIONS,
     absWorkingDir: root,
     entryPoints: ['src/console/main.tsx'],
+    // Every file imports it, so that all of it is one file, and not one for each set of screens that use the same.
+    inject: ['src/console/used-by-most-screens.ts'],
     outdir: unfinished,
     write: false,
     metafile: true,

@@ -137,9 +137,17 @@ test('the pane beside a conversation is resized by dragging and by keys, and sta
   await page.mouse.move(700, 400);
   await page.mouse.up();
   assert.ok(Math.abs((await width()) - 660) < 3, 'its edge is where it was dragged to');
+  const reads: string[] = [];
+  page.on('request', (sent) => void reads.push(new URL(sent.url()).pathname));
   await page.reload();
   await page.locator('.turn-end').waitFor();
-  assert.ok(Math.abs((await width()) - 660) < 3, 'the browser keeps it');
+  await until('the width that the browser keeps', async () => Math.abs((await width()) - 660) < 3);
+  assert.equal(reads.filter((path) => path.endsWith('/updates')).length, 1, 'the end of a session is read once');
+  const [updates, counts] = [
+    reads.findIndex((path) => path.endsWith('/updates')),
+    reads.indexOf('/api/bridge/sessions'),
+  ];
+  assert.ok(updates < counts, 'it is read before anything else, while the screen is not drawn yet');
   await divider.focus();
   await page.keyboard.press('ArrowRight');
   assert.ok((await width()) < 650, 'an arrow key moves it');

@@ -23,7 +23,7 @@ import type {
 } from '../../bridge/contract/workbench.ts';
 import { createTrestleClient, type TrestleClient } from '../../client/trestle-client.ts';
 import { bearerToken, type SystemFacts } from './accounts.ts';
-import { authorization, BASE, fetchNoting, request } from './request.ts';
+import { authorization, BASE, fetchNoting, readEarly, request } from './request.ts';
 
 export type Turn = TurnPage['turns'][number];
 
@@ -85,6 +85,16 @@ export const listTurns = (name: SessionName, before?: string) =>
   request<TurnPage>('GET', `${place(name)}/turns`, { query: { owner: name.owner, before } });
 export const listUpdates = (name: SessionName, query: UpdateQuery) =>
   request<UpdatePage>('GET', `${place(name)}/updates`, { query: { ...query, owner: name.owner } });
+/** How many updates of a session are read together. */
+export const UPDATES_OF_PAGE = 300;
+
+/** Begins to read the end of the session that the address names, if it names one: before its screen has been loaded. */
+export function readNamedSession({ pathname, search }: Pick<Location, 'pathname' | 'search'>): void {
+  const [, encoded] = /^\/console\/sessions\/([^/]+)$/.exec(pathname.slice(BASE.length)) ?? [];
+  if (encoded === undefined) return;
+  const owner = new URLSearchParams(search).get('owner') ?? undefined;
+  readEarly(`/api/bridge/sessions/${encoded}/updates`, { limit: UPDATES_OF_PAGE, owner });
+}
 export const answerPermission = (permissionId: string, answer: PermissionAnswer): Promise<Permission> =>
   request<{ permission: Permission }>('POST', `/api/bridge/permissions/${permissionId}/answer`, { body: answer }).then(
     ({ permission }) => permission,

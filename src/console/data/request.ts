@@ -65,6 +65,22 @@ export function authorization(): Record<string, string> {
   return token === '' ? {} : { authorization: `Bearer ${token}` };
 }
 
+/** What was asked for before the screen that needs it was there. */
+const early = new Map<string, Promise<unknown>>();
+/** A screen that takes longer asks again. */
+const EARLY_MS = 10_000;
+
+const earlyName = (path: string, query: RequestOptions['query']) => `${path}?${JSON.stringify(query)}`;
+
+/** Begins to read what a screen will ask for; the first `request` of the same takes the answer, or its refusal. */
+export function readEarly(path: string, query: NonNullable<RequestOptions['query']>): void {
+  const name = earlyName(path, query);
+  const answer = send('GET', path, { query });
+  answer.catch(() => undefined);
+  early.set(name, answer);
+  setTimeout(() => early.delete(name), EARLY_MS);
+}
+
 export async function request<Value>(method: string, path: string, options: RequestOptions = {}): Promise<Value> {
   if (options.replacesLogin === true) {
     const replacement = send<Value>(method, path, options);
@@ -80,8 +96,11 @@ export async function request<Value>(method: string, path: string, options: Requ
   }
   await replacing;
   const before = replacements;
+  const name = earlyName(path, options.query);
+  const begun = method === 'GET' ? (early.get(name) as Promise<Value> | undefined) : undefined;
+  early.delete(name);
   try {
-    return await send<Value>(method, path, options);
+    return await (begun ?? send<Value>(method, path, options));
   } catch (error) {
     if (!(error instanceof Problem) || error.status !== 401 || PROOF_REFUSED.has(error.code)) throw error;
     // It was sent with the cookie of a login session that another request was replacing.

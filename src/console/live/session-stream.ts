@@ -1,5 +1,5 @@
 import type { Live } from '../../client/trestle-client.ts';
-import { listUpdates, type SessionName } from '../data/bridge.ts';
+import { listUpdates, UPDATES_OF_PAGE as PAGE, type SessionName } from '../data/bridge.ts';
 import { Problem } from '../data/request.ts';
 import { type Folded, foldUpdates, NOTHING, type Update } from './fold-updates.ts';
 
@@ -23,7 +23,6 @@ export interface StreamState {
   readonly caughtUp: number;
 }
 
-const PAGE = 300;
 /** More updates are not kept: the oldest are read again when somebody scrolls back to them. */
 const MAX_UPDATES = 20_000;
 const EVICTED_TOGETHER = 5000;

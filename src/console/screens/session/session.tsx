@@ -1,10 +1,12 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { memo, useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useParams, useSearchParams } from 'wouter';
+import type { Live } from '../../../client/trestle-client.ts';
 import {
   changeSession,
   exportAddress,
   forkSession,
+  keyOf,
   listTurns,
   readSession,
   type SessionName,
@@ -13,7 +15,7 @@ import {
   trestle,
 } from '../../data/bridge.ts';
 import { curlOf, Problem } from '../../data/request.ts';
-import { openSessionStream } from '../../live/session-stream.ts';
+import { openSessionStream, type SessionStream } from '../../live/session-stream.ts';
 import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
 import { CopyButton } from '../../parts/work.tsx';
@@ -43,8 +45,7 @@ export default function SessionScreen() {
   const owner = given.get('owner') ?? undefined;
   const name = useMemo<SessionName>(() => ({ sessionId, ...(owner !== undefined && { owner }) }), [sessionId, owner]);
   const queries = useQueryClient();
-  const stream = useMemo(() => openSessionStream(name, live), [name, live]);
-  useEffect(() => () => stream.close(), [stream]);
+  const stream = useStream(name, live);
   const { folded, hasEarlier, isLoading, problem, caughtUp } = useSyncExternalStore(stream.onChange, stream.snapshot);
   // Many updates a second are drawn in the conversation first.
   const foldedLater = useDeferredValue(folded);
@@ -195,6 +196,29 @@ export default function SessionScreen() {
       )}
     </div>
   );
+}
+
+/** The stream of a screen that React has begun to draw and not shown yet. */
+let begun: { readonly key: string; readonly live: Live | undefined; readonly stream: SessionStream } | undefined;
+
+/**
+ * Opens the stream while the screen is drawn for the first time. React may begin that several times before the screen is
+ * shown, and forgets what it had: all of them get the same stream, so that one reads and follows the session, and it is closed.
+ */
+function useStream(name: SessionName, live: Live | undefined): SessionStream {
+  const stream = useMemo(() => {
+    const key = keyOf(name);
+    if (begun?.key !== key || begun.live !== live) {
+      begun?.stream.close();
+      begun = { key, live, stream: openSessionStream(name, live) };
+    }
+    return begun.stream;
+  }, [name, live]);
+  useEffect(() => {
+    if (begun?.stream === stream) begun = undefined;
+    return () => stream.close();
+  }, [stream]);
+  return stream;
 }
 
 const ownerPart = ({ owner }: SessionName) => (owner === undefined ? '' : `?owner=${encodeURIComponent(owner)}`);
