@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -29,7 +29,7 @@ test('agents are listed with what to do, and tried; models are found by name', a
   await scripted.getByText('cannot Say').waitFor();
   const away = page.getByRole('row', { name: /Away <b>.*not installed/ });
   await away.waitFor();
-  assert.equal(await away.getByRole('button').count(), 0, 'an agent that is not there cannot be tried');
+  await untilEqual(() => away.getByRole('button').count(), 0, 'an agent that is not there cannot be tried');
   const left = (await (await fetch(`${program.url}/api/bridge/sessions`)).json()) as { sessions: unknown[] };
   assert.deepEqual(left.sessions, [], 'the sessions of the tests are gone');
   await scripted.getByRole('link', { name: 'New session' }).click();
@@ -53,7 +53,7 @@ test('agents are listed with what to do, and tried; models are found by name', a
   await page.getByLabel('Search models').fill('ECHO');
   await echo.waitFor();
   await page.reload();
-  assert.equal(await page.getByLabel('Search models').inputValue(), 'ECHO');
+  await untilEqual(() => page.getByLabel('Search models').inputValue(), 'ECHO');
   await page.setViewportSize({ width: 390, height: 844 });
   await echo.waitFor();
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
@@ -88,7 +88,7 @@ chmod 755 node_modules/.bin/gemini
   await gemini.getByRole('button', { name: 'Install' }).click();
   await gemini.getByText(/Version [\d.]+ is installed/).waitFor();
   await gemini.getByText('ok', { exact: true }).waitFor();
-  assert.equal(await gemini.getByRole('button', { name: 'Install' }).count(), 0);
+  await untilEqual(() => gemini.getByRole('button', { name: 'Install' }).count(), 0);
   const qwen = page.getByRole('row', { name: /qwen/ });
   await qwen.getByRole('button', { name: 'Install' }).click();
   await qwen.getByRole('alert').getByText('no such version').waitFor();

@@ -6,7 +6,7 @@ import type { Page } from 'playwright-core';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { startGatedModel } from './gated-model.ts';
 import { openAsAda } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 /** Finds an operation as a reader does: by searching, and choosing what is left. */
 async function choose(page: Page, words: string, path: string): Promise<void> {
@@ -35,7 +35,7 @@ test('a completion is sent from the page at the root, and its text is seen while
   await text.filter({ hasText: 'The <b>first</b> half' }).waitFor();
   const status = page.getByRole('region', { name: 'Response' }).getByRole('status');
   assert.match(await status.innerText(), /^200 .* receiving/);
-  assert.equal(await text.locator('b').count(), 0, 'what a model says never becomes markup');
+  await untilEqual(() => text.locator('b').count(), 0, 'what a model says never becomes markup');
 
   model.sendRest();
   await status.filter({ hasText: /events$/ }).waitFor();
@@ -61,16 +61,16 @@ test('the page of all services lists their operations, and a call and a message 
   );
   assert.match(await page.locator('#version').innerText(), /^\d+\.\d+\.\d+ · contract \d+\.\d+\.\d+$/);
   const welcome = page.getByRole('complementary', { name: 'Where to begin' });
-  assert.equal(await welcome.getByRole('link', { name: 'Open the console' }).getAttribute('href'), '/console');
+  await untilEqual(() => welcome.getByRole('link', { name: 'Open the console' }).getAttribute('href'), '/console');
   const plain = page.getByRole('navigation').getByText('/chat/completions', { exact: true });
-  assert.equal(await plain.isVisible(), false, 'what is there with /v1 is folded');
+  await untilEqual(() => plain.isVisible(), false, 'what is there with /v1 is folded');
   await page.getByText('The same without /v1').click();
-  assert.equal(await plain.isVisible(), true);
+  await untilEqual(() => plain.isVisible(), true);
 
   await page.getByLabel('Search operations').fill('post acp.capabilities');
   await page.getByRole('navigation').getByRole('link').filter({ hasText: 'acp.capabilities' }).first().click();
   await page.getByRole('heading', { level: 2 }).filter({ hasText: '/acp/rpc' }).waitFor();
-  assert.equal(await welcome.count(), 0, 'who has chosen an operation needs no welcome');
+  await untilEqual(() => welcome.count(), 0, 'who has chosen an operation needs no welcome');
   const call = JSON.stringify({ jsonrpc: '2.0', id: 'one', method: 'acp.capabilities', params: {} });
   await page.getByLabel('Body').fill(call);
   await page.getByRole('button', { name: 'Send' }).click();

@@ -7,7 +7,7 @@ import jsqr from 'jsqr';
 import { PNG } from 'pngjs';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -70,13 +70,13 @@ test('the board: filters and views in the address, a sorted list, and cards that
   await page.waitForURL(/view=folders/);
   const inOther = page.getByRole('region', { name: other });
   await inOther.getByRole('link', { name: /^zebra/ }).waitFor();
-  assert.equal(await inOther.getByRole('link', { name: /^Apples/ }).count(), 0);
+  await untilEqual(() => inOther.getByRole('link', { name: /^Apples/ }).count(), 0);
 
   await page.getByLabel('Agent', { exact: true }).selectOption('builtin');
   await page.getByRole('link', { name: /^Apples/ }).waitFor({ state: 'detached' });
   await page.reload();
   await page.getByRole('link', { name: /^zebra/ }).waitFor();
-  assert.equal(await page.locator('article.card').count(), 1, 'the address has the filter');
+  await untilEqual(() => page.locator('article.card').count(), 1, 'the address has the filter');
   await page.getByLabel('Agent', { exact: true }).selectOption('any agent');
 
   await page.getByRole('button', { name: 'List' }).click();
@@ -85,7 +85,7 @@ test('the board: filters and views in the address, a sorted list, and cards that
   await until('it to be sorted', async () => (await titles()).join() === 'Apples,ask,wait,zebra');
   await page.getByRole('button', { name: 'Session ↑' }).click();
   await until('it to be sorted the other way', async () => (await titles()).join() === 'zebra,wait,ask,Apples');
-  assert.equal(await page.locator('th[aria-sort]').getAttribute('aria-sort'), 'descending');
+  await untilEqual(() => page.locator('th[aria-sort]').getAttribute('aria-sort'), 'descending');
 
   await page.getByRole('button', { name: 'Board', exact: true }).click();
   await done.getByLabel('Actions for zebra').click();

@@ -7,7 +7,7 @@ import type { Page } from 'playwright-core';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { FILE, OLD } from '../kit/scripted-work.ts';
 import { until } from '../kit/until.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const PASSWORD = 'copper kettle 47 over the pass';
@@ -51,7 +51,7 @@ test('from the empty board to an answered question: an agent is started, asks, a
   await page.getByLabel('Message').fill('form');
   await page.getByLabel('Message').press('Enter');
   await card.getByLabel('Where').selectOption('live');
-  assert.equal(await card.getByLabel('count (optional)').inputValue(), '2');
+  await untilEqual(() => card.getByLabel('count (optional)').inputValue(), '2');
   await card.getByLabel('count (optional)').fill('3');
   await card.getByLabel('sure').selectOption('No');
   await card.getByRole('button', { name: 'Answer' }).click();
@@ -84,7 +84,7 @@ test('what an agent says is text: no markup, no foreign links, nothing hidden; a
   const text = log(page).locator('.markdown').last();
   await text.locator('strong').waitFor();
   await text.getByText('⟨U+202E⟩').waitFor();
-  assert.equal(await text.locator('img').count(), 0);
+  await untilEqual(() => text.locator('img').count(), 0);
   const links = await text.getByRole('link').evaluateAll((all) => all.map((one) => one.getAttribute('href')));
   assert.deepEqual(links, ['https://example.com/']);
 
@@ -234,7 +234,7 @@ test('messages go with what the session was started with, until someone chooses 
   await answers.first().waitFor();
   await page.reload();
   const choice = page.getByLabel('Before it runs commands or changes files');
-  assert.equal(await choice.inputValue(), 'allow');
+  await untilEqual(() => choice.inputValue(), 'allow');
   await page.getByLabel('Message').fill('ask');
   await page.getByLabel('Message').press('Enter');
   await until('the second turn to be allowed', async () => (await answers.count()) === 2);

@@ -8,7 +8,7 @@ import { startFaultProxy } from '../kit/fault-proxy.ts';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { START_ARGUMENTS } from '../kit/start-command.ts';
 import { until } from '../kit/until.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const COUNT = 150;
 const WORDS = Array.from({ length: COUNT }, (_, index) => `word${index}`).join(' ');
@@ -202,7 +202,7 @@ test('a proxy that answers 502 with a page of its own: the message waits, the pa
   await page.getByText('Not sent yet. The server answered with status 504.').waitFor();
   await page.unroute('**/acp/rpc');
   await until('both turns to end', async () => (await page.locator('.turn-end').count()) === 2);
-  assert.equal(await page.getByText('Not sent yet').count(), 0);
+  await untilEqual(() => page.getByText('Not sent yet').count(), 0);
   assert.deepEqual(await turnsOf(program.url, page, 'three four'), ['completed']);
 });
 

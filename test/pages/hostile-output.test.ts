@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -103,7 +103,7 @@ test('hostile texts of an agent stay texts in its conversation, titles, paths, d
   await page.reload();
   await log.getByText(/\d characters before these/).waitFor();
   await page.getByLabel('Message').fill('still here');
-  assert.equal(await page.getByLabel('Message').inputValue(), 'still here', 'the page can be used');
+  await untilEqual(() => page.getByLabel('Message').inputValue(), 'still here', 'the page can be used');
   assert.equal(await page.evaluate('window.hacked'), undefined);
   assert.deepEqual({ outside, dialogs, problems }, { outside: [], dialogs: [], problems: [] });
 });

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -62,7 +62,7 @@ test('jobs: submitted, followed, stopped, run again; with their deliveries, and 
   await row.getByText('sent').waitFor();
   await page.getByRole('button', { name: 'failed' }).click();
   await row.waitFor({ state: 'detached' });
-  assert.equal(await page.getByRole('row', { name: /failed JOB_CANCELLED/ }).count(), 2);
+  await untilEqual(() => page.getByRole('row', { name: /failed JOB_CANCELLED/ }).count(), 2);
   await page.getByRole('button', { name: 'all' }).click();
   await page.getByLabel('Search jobs').fill('done');
   await page.getByRole('row', { name: /wait/ }).first().waitFor({ state: 'detached' });

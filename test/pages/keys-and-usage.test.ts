@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { until } from '../kit/until.ts';
 import { openAsAda } from './logged-in.ts';
+import { untilEqual } from './open-page.ts';
 
 test('a key is made, used and removed, and the calls with it are counted and shown', async (t) => {
   const { page, problems, url } = await openAsAda(t, '/console/keys');
@@ -45,12 +46,12 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page.keyboard.press('u');
   const row = page.getByRole('row', { name: /^demo\/echo 2 0 / });
   await row.waitFor();
-  assert.equal(await page.locator('.figures dd').first().innerText(), '2', 'the total is the sum of its parts');
+  await untilEqual(() => page.locator('.figures dd').first().innerText(), '2', 'the total is the sum of its parts');
   await page.getByRole('img', { name: /^Cost for each day by model, / }).waitFor();
   await page.getByRole('button', { name: 'requests', exact: true }).click();
   const chart = page.getByRole('img', { name: /^Requests for each day by model, / });
   await chart.waitFor();
-  assert.equal(await chart.locator('.series-1').count(), 1, 'there were calls on one day');
+  await untilEqual(() => chart.locator('.series-1').count(), 1, 'there were calls on one day');
   const [download] = await Promise.all([
     page.waitForEvent('download'),
     page.getByRole('link', { name: 'CSV' }).click(),
@@ -68,7 +69,7 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page.getByRole('heading', { name: 'Calls' }).waitFor();
   const calls = page.getByRole('row', { name: /demo\/echo ok 200/ });
   await calls.first().waitFor();
-  assert.equal(await calls.count(), 2);
+  await untilEqual(() => calls.count(), 2);
   await calls.first().getByRole('button').click();
   const dialog = page.getByRole('dialog', { name: 'Call' });
   await dialog.getByText(again.headers.get('x-request-id') ?? 'missing').waitFor();

@@ -9,7 +9,7 @@ import type { Page } from 'playwright-core';
 import { PNG } from 'pngjs';
 import { startProgram } from '../kit/running-program.ts';
 import { logIn, openAsAda, PASSWORD, TOKENS } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const part = (page: Page, name: string) => page.getByRole('region', { name });
 const NEW_PASSWORD = `${PASSWORD} again`;
@@ -29,10 +29,10 @@ test('the own account: name, password, logins, access tokens', async (t) => {
   await page.reload();
   const logins = part(page, 'Logins');
   await logins.getByText('this one').waitFor();
-  assert.equal(await logins.getByRole('listitem').count(), 2);
+  await untilEqual(() => logins.getByRole('listitem').count(), 2);
   await logins.getByRole('button', { name: 'End', exact: true }).click();
   await logins.getByRole('button', { name: 'End', exact: true }).waitFor({ state: 'detached' });
-  assert.equal(await logins.getByRole('listitem').count(), 1);
+  await untilEqual(() => logins.getByRole('listitem').count(), 1);
   await other.page.goto(`${url}/console/me`);
   await other.page.getByRole('button', { name: 'Log in' }).waitFor();
 
@@ -116,7 +116,7 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
   await factor.getByRole('button', { name: 'Switch on' }).click();
   const done = factor.getByRole('button', { name: 'Done' });
   await done.waitFor();
-  assert.equal(await done.isDisabled(), true, 'not before the codes are stored');
+  await untilEqual(() => done.isDisabled(), true, 'not before the codes are stored');
   const recovery = (await factor.locator('pre').innerText()).split('\n');
   assert.equal(recovery.length, 10);
   const [download] = await Promise.all([
@@ -164,7 +164,7 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
   await laptop.waitFor({ state: 'detached' });
   const logins = part(page, 'Logins');
   await logins.getByText('this one').waitFor();
-  assert.equal(await logins.getByRole('listitem').count(), 1, 'the confirmation has replaced the login before');
+  await untilEqual(() => logins.getByRole('listitem').count(), 1, 'the confirmation has replaced the login before');
 
   await factor.getByRole('button', { name: 'Switch off' }).click();
   const proof = page.getByRole('dialog', { name: 'Switch the second factor off?' });
@@ -194,6 +194,6 @@ test('own subscriptions are shown with their state, and cancelled', async (t) =>
   await row.getByRole('button', { name: 'Cancel …' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel it' }).click();
   await row.getByText('cancelled', { exact: true }).waitFor();
-  assert.equal(await row.getByRole('button').count(), 0, 'nothing is left to cancel');
+  await untilEqual(() => row.getByRole('button').count(), 0, 'nothing is left to cancel');
   assert.deepEqual(problems, []);
 });

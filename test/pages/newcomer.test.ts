@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { openAsAda, openInvited, PASSWORD } from './logged-in.ts';
-import { type OpenPage, openPage } from './open-page.ts';
+import { type OpenPage, openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -162,7 +162,7 @@ test('invited people see what their plan includes: models without agents, then a
   await dialog.getByText('The plan is changed.').waitFor();
   await ben.page.goto(`${url}/console`);
   await work(ben, 'bittern');
-  assert.equal(await ben.page.getByText('heron').count(), 0);
+  await untilEqual(() => ben.page.getByText('heron').count(), 0);
   await page.goto(`${url}/console`);
   for (const word of ['heron', 'bittern']) await page.getByRole('link', { name: word }).waitFor();
   for (const one of [problems, ben.problems, cleo.problems]) assert.deepEqual(one, []);

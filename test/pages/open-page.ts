@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import { setTimeout as pause } from 'node:timers/promises';
 import { chromium, type Page } from 'playwright-core';
 import type { Scope } from '../kit/running-program.ts';
+import { timeLimit } from '../kit/time.ts';
 
-/** No step on a page may take longer. */
+/** No step on a page may take longer, on a machine that does nothing else. */
 const STEP_MS = 20_000;
+const POLL_MS = 50;
 
 export interface OpenPage {
   readonly page: Page;
@@ -15,10 +18,10 @@ export interface OpenPage {
 export async function openPage(scope: Scope, url: string): Promise<OpenPage> {
   const executablePath = process.env.CHROMIUM;
   assert.ok(executablePath, 'CHROMIUM names no browser: run this by npm run test:console');
-  const browser = await chromium.launch({ executablePath, timeout: STEP_MS });
+  const browser = await chromium.launch({ executablePath, timeout: timeLimit(STEP_MS) });
   scope.after(() => browser.close());
   const page = await browser.newPage();
-  page.setDefaultTimeout(STEP_MS);
+  page.setDefaultTimeout(timeLimit(STEP_MS));
   const problems: string[] = [];
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) problems.push(`${message.type()}: ${message.text()}`);
@@ -35,4 +38,15 @@ export async function openPage(scope: Scope, url: string): Promise<OpenPage> {
   );
   await page.goto(url);
   return { page, problems };
+}
+
+/** Reads from a page until it has what is expected: a page is drawn some time after what has changed it. */
+export async function untilEqual<Value>(read: () => Promise<Value>, expected: Value, message?: string): Promise<void> {
+  const end = Date.now() + timeLimit(STEP_MS);
+  let value = await read();
+  while (value !== expected && Date.now() < end) {
+    await pause(POLL_MS);
+    value = await read();
+  }
+  assert.equal(value, expected, message);
 }

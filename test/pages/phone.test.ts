@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import type { Locator } from 'playwright-core';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { openAsAda } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 const PHONE = { width: 390, height: 844 };
@@ -60,7 +60,7 @@ test('on a phone a session is started, its question answered, its work opened as
 
   const side = page.getByRole('complementary');
   const plan = side.getByRole('tab', { name: 'Plan' });
-  assert.equal(await side.getByRole('tabpanel').isVisible(), false, 'only the conversation is shown');
+  await untilEqual(() => side.getByRole('tabpanel').isVisible(), false, 'only the conversation is shown');
   await plan.click();
   await side.getByText('The agent has no plan.').waitFor();
   await plan.click();
@@ -85,7 +85,7 @@ test('on a phone a session is started, its question answered, its work opened as
   await page.getByText('Stopping “wait”.').waitFor();
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByText('Stopping “wait”.').waitFor({ state: 'detached' });
-  assert.equal(await running.count(), 1, 'it still runs');
+  await untilEqual(() => running.count(), 1, 'it still runs');
   await swipe(running);
   await page.getByRole('region', { name: 'Done' }).getByRole('link', { name: 'wait' }).waitFor();
   await page.getByRole('button', { name: 'List' }).click();
@@ -99,7 +99,7 @@ test('on a phone the other screens are behind “More”, which a choice and the
   await page.setViewportSize(PHONE);
   const bar = page.getByRole('navigation', { name: 'Console' });
   await checkReach(bar.getByRole('button', { name: 'More' }));
-  assert.equal(await bar.getByRole('link', { name: 'Users' }).isVisible(), false);
+  await untilEqual(() => bar.getByRole('link', { name: 'Users' }).isVisible(), false);
   await bar.getByRole('button', { name: 'More' }).click();
   await bar.getByRole('button', { name: 'Log out' }).waitFor();
   await page.keyboard.press('Escape');

@@ -8,7 +8,7 @@ import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
 import { startGatedModel } from './gated-model.ts';
 import { openAsAda } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const MODULES = join(import.meta.dirname, '..', '..', 'node_modules');
 const RUN_MS = 60_000;
@@ -59,8 +59,8 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await first.getByText('one two three', { exact: true }).waitFor();
   await first.getByText(/ms in all · 7 \+ 3 tokens · .*ended by length · by demo\/echo/).waitFor();
   await second.getByText('the first half').waitFor();
-  assert.equal(await second.getByText('the second').count(), 0, 'the rest has not come yet');
-  assert.equal(await page.getByRole('button', { name: 'Send' }).isEnabled(), false);
+  await untilEqual(() => second.getByText('the second').count(), 0, 'the rest has not come yet');
+  await untilEqual(() => page.getByRole('button', { name: 'Send' }).isEnabled(), false);
   model.sendRest();
   await second.getByText('and <b>the second</b>').waitFor();
   await second.getByText(/by lab\/small/).waitFor();
@@ -75,7 +75,7 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await compared.getByRole('button', { name: 'Close' }).click();
   await first.getByRole('button', { name: 'Use as baseline' }).click();
   await second.getByText(/^compared with demo\/echo: .* % time/).waitFor();
-  assert.equal(await first.getByText(/^compared with/).count(), 0);
+  await untilEqual(() => first.getByText(/^compared with/).count(), 0);
 
   // The next message goes with the conversation before it.
   await page.getByLabel('Longest answer, in tokens').fill('');
@@ -100,19 +100,19 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await page.getByLabel('Message').press('Enter');
   await first.getByRole('alert').waitFor();
   await page.reload();
-  assert.equal(await first.getByLabel('Model 1', { exact: true }).inputValue(), 'demo/echo?status=429');
+  await untilEqual(() => first.getByLabel('Model 1', { exact: true }).inputValue(), 'demo/echo?status=429');
   await page.getByRole('button', { name: 'History …' }).click();
   const history = page.getByRole('dialog', { name: 'History' });
-  assert.equal(await history.getByRole('listitem').count(), 3, 'what was asked again is there once');
+  await untilEqual(() => history.getByRole('listitem').count(), 3, 'what was asked again is there once');
   await history.getByRole('button', { name: 'one two three four' }).click();
-  assert.equal(await page.getByLabel('Message').inputValue(), 'one two three four');
-  assert.equal(await second.getByLabel('Model 2', { exact: true }).inputValue(), 'lab/small');
+  await untilEqual(() => page.getByLabel('Message').inputValue(), 'one two three four');
+  await untilEqual(() => second.getByLabel('Model 2', { exact: true }).inputValue(), 'lab/small');
   await page.getByText('Parameters').click();
-  assert.equal(await page.getByLabel('Longest answer, in tokens').inputValue(), '3');
+  await untilEqual(() => page.getByLabel('Longest answer, in tokens').inputValue(), '3');
   await page.getByRole('button', { name: 'History …' }).click();
   await history.getByRole('button', { name: 'Clear' }).click();
   await history.waitFor({ state: 'detached' });
-  assert.equal(await page.getByRole('button', { name: 'History …' }).isEnabled(), false);
+  await untilEqual(() => page.getByRole('button', { name: 'History …' }).isEnabled(), false);
   assert.equal(await page.evaluate(`localStorage.getItem('trestle.playground.')`), '[]');
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
@@ -131,7 +131,7 @@ test('the calls of the playground are those of the person who is logged in, with
   await answers.getByRole('link', { name: 'Call' }).click();
   const row = page.getByRole('row', { name: /demo\/echo ok 200/ });
   await row.waitFor();
-  assert.equal(await row.count(), 1);
+  await untilEqual(() => row.count(), 1);
   await row.getByRole('button').click();
   const owner = page.getByRole('dialog', { name: 'Call' }).getByText(/^user:usr_/);
   await until('the owner of the call', async () => (await owner.count()) === 1);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { openAsAda } from './logged-in.ts';
+import { untilEqual } from './open-page.ts';
 
 test('the matrix of roles is changed with the difference in view, also when someone else was quicker', async (t) => {
   const { page, problems } = await openAsAda(t, '/console/roles');
@@ -13,7 +14,7 @@ test('the matrix of roles is changed with the difference in view, also when some
   await page.getByText('version 1').waitFor();
   await page.reload();
   await audit.waitFor();
-  assert.equal(await audit.isChecked(), false);
+  await untilEqual(() => audit.isChecked(), false);
 
   await page.getByLabel('New module').fill('reports');
   await page.getByRole('button', { name: 'Add' }).click();
@@ -30,7 +31,7 @@ test('the matrix of roles is changed with the difference in view, also when some
   await page.getByText('version 3').waitFor();
   await page.reload();
   await page.getByRole('row', { name: /billing/ }).waitFor();
-  assert.equal(await page.getByRole('checkbox', { name: 'reports for user' }).isChecked(), true);
+  await untilEqual(() => page.getByRole('checkbox', { name: 'reports for user' }).isChecked(), true);
   await page
     .getByRole('row', { name: /billing/ })
     .getByRole('button', { name: 'Remove' })
@@ -87,6 +88,6 @@ test('where proxy nodes are switched off, nothing of them is offered', async (t)
   const { page, problems } = await openAsAda(t, '/console/roles', { accounts: { proxy_nodes: false } });
   const links = page.getByRole('navigation', { name: 'Console' }).getByRole('link');
   await links.filter({ hasText: 'Roles' }).waitFor();
-  assert.equal(await links.filter({ hasText: 'Proxy nodes' }).count(), 0);
+  await untilEqual(() => links.filter({ hasText: 'Proxy nodes' }).count(), 0);
   assert.deepEqual(problems, []);
 });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -52,7 +52,7 @@ test('a sequence and a conversation are built, drawn, and opened step by step', 
   await page.getByRole('link', { name: 'Step 1, builtin: completed' }).click();
   const step = page.getByRole('region', { name: 'Step 1: builtin' });
   await step.getByRole('log').getByText('facts of a Sequence').waitFor();
-  assert.equal(await step.getByText('short:').count(), 0, 'nothing of the other step');
+  await untilEqual(() => step.getByText('short:').count(), 0, 'nothing of the other step');
   await page.reload();
   await step.getByRole('log').getByText('facts of a Sequence').waitFor();
   await step.getByRole('button', { name: 'All steps' }).click();
@@ -65,11 +65,11 @@ test('a sequence and a conversation are built, drawn, and opened step by step', 
   await page.keyboard.press('Escape');
   await outputs.getByRole('button', { name: 'Use this one' }).nth(1).click();
   await page.getByLabel('Message').waitFor();
-  assert.equal(await page.getByLabel('Message').inputValue(), 'short: facts of a Sequence');
+  await untilEqual(() => page.getByLabel('Message').inputValue(), 'short: facts of a Sequence');
 
   await start(page, 'Conversation', [{ agent: 'builtin' }, { agent: 'builtin' }]);
   await page.getByText('Ended: max turns').waitFor();
-  assert.equal(await page.getByRole('link', { name: 'Step 1, builtin: completed' }).count(), 2, 'two rounds');
+  await untilEqual(() => page.getByRole('link', { name: 'Step 1, builtin: completed' }).count(), 2, 'two rounds');
   await page.getByRole('link', { name: 'Open the session' }).click();
   await page.getByRole('log').getByText('a Conversation').first().waitFor();
   await page.setViewportSize({ width: 390, height: 844 });
@@ -94,7 +94,7 @@ test('lanes show who has won a race, and a run can be stopped', async (t) => {
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByRole('link', { name: 'Step 2, scripted: cancelled' }).waitFor();
   await page.getByText(/^parallel · cancelled ·/).waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Stop' }).count(), 0);
+  await untilEqual(() => page.getByRole('button', { name: 'Stop' }).count(), 0);
   await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Runs' }).click();
   await page.getByRole('row', { name: /a Parallel.*cancelled/ }).waitFor();
   await page.getByRole('row', { name: /a Race.*completed/ }).waitFor();

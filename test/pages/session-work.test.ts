@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 /** A picture of one pixel. */
@@ -52,10 +52,10 @@ test('the changes of a session: of all turns or the last, commented on, copied a
   await side.getByLabel('Changes of').selectOption('Last turn');
   await side.getByRole('tab', { name: 'Changes 1' }).waitFor();
   await side.getByText('second.txt').waitFor();
-  assert.equal(await side.getByText('first.txt').count(), 0);
+  await untilEqual(() => side.getByText('first.txt').count(), 0);
 
   await side.getByRole('button', { name: 'Comment on line 1' }).click();
-  assert.equal(await page.getByLabel('Message').inputValue(), 'second.txt:1\n> two\n\n');
+  await untilEqual(() => page.getByLabel('Message').inputValue(), 'second.txt:1\n> two\n\n');
   await page.keyboard.type('why?');
   assert.match(await page.getByLabel('Message').inputValue(), /why\?$/, 'the cursor is behind the quote');
   await page.getByLabel('Message').fill('');
@@ -71,13 +71,13 @@ test('the changes of a session: of all turns or the last, commented on, copied a
   await side.getByLabel('Changes of').selectOption('Whole session');
   await side.getByRole('button', { name: 'Side by side' }).click();
   const halves = side.locator('.diff', { hasText: 'first.txt' }).locator('.split tr').first();
-  assert.equal(await halves.locator('td.absent').count(), 1, 'nothing was there before');
+  await untilEqual(() => halves.locator('td.absent').count(), 1, 'nothing was there before');
   assert.equal((await halves.locator('td.added').last().innerText()).trim(), '+ one');
   await halves.getByRole('button', { name: 'Comment on line 1' }).click();
-  assert.equal(await page.getByLabel('Message').inputValue(), 'first.txt:1\n> one\n\n');
+  await untilEqual(() => page.getByLabel('Message').inputValue(), 'first.txt:1\n> one\n\n');
   await page.getByLabel('Message').fill('');
   await side.getByRole('button', { name: 'Side by side' }).click();
-  assert.equal(await side.locator('.split').count(), 0);
+  await untilEqual(() => side.locator('.split').count(), 0);
   await side.getByLabel('Changes of').selectOption('Last turn');
 
   assert.equal(
@@ -126,7 +126,7 @@ test('the pane beside a conversation is resized by dragging and by keys, and sta
   const log = page.getByRole('log');
   await log.getByText('this is second.txt').waitFor();
   await log.getByText('With second.txt').waitFor();
-  assert.equal(await log.getByText('this is first.txt').count(), 0);
+  await untilEqual(() => log.getByText('this is first.txt').count(), 0);
 
   const divider = page.getByRole('separator', { name: 'Width of the pane' });
   const width = async () => (await page.getByRole('complementary').boundingBox())?.width ?? 0;
@@ -206,12 +206,12 @@ test('keys move through a conversation; a message is called back; files go with 
   const field = page.getByLabel('Message');
   assert.equal(await page.evaluate('document.activeElement?.tagName'), 'TEXTAREA');
   await page.keyboard.press('ArrowUp');
-  assert.equal(await field.inputValue(), 'say second');
+  await untilEqual(() => field.inputValue(), 'say second');
   await page.keyboard.press('ArrowUp');
-  assert.equal(await field.inputValue(), 'edit first.txt one');
+  await untilEqual(() => field.inputValue(), 'edit first.txt one');
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowDown');
-  assert.equal(await field.inputValue(), '');
+  await untilEqual(() => field.inputValue(), '');
 
   await field.fill('blocks');
   await page
@@ -233,21 +233,21 @@ test('keys move through a conversation; a message is called back; files go with 
       (dataTransfer) => new DragEvent('drop', { dataTransfer, bubbles: true }));
   `);
   await until('three files', async () => (await files.count()) === 3);
-  assert.equal(await files.locator('img[src^="blob:"]').count(), 1, 'the picture is shown');
+  await untilEqual(() => files.locator('img[src^="blob:"]').count(), 1, 'the picture is shown');
   await page.getByRole('button', { name: 'Remove dropped.txt' }).click();
   await until('two files', async () => (await files.count()) === 2);
   await page.getByRole('button', { name: 'Send' }).click();
   await log.getByText('by button').waitFor();
   await log.getByText('image/png').waitFor();
   await log.getByText(/With notes\.txt, dot\.png|With dot\.png, notes\.txt/).waitFor();
-  assert.equal(await log.getByText('dropped').count(), 0);
-  assert.equal(await files.count(), 0);
+  await untilEqual(() => log.getByText('dropped').count(), 0);
+  await untilEqual(() => files.count(), 0);
 
   // Reads in a row are one line, which opens.
   await field.fill('work reads');
   await page.getByRole('button', { name: 'Send' }).click();
   await log.getByText('12 reads').waitFor();
-  assert.equal(await log.getByText('Read file-12.ts').isVisible(), false);
+  await untilEqual(() => log.getByText('Read file-12.ts').isVisible(), false);
   await log.getByText('12 reads').click();
   await log.getByText('Read file-12.ts').waitFor();
   assert.deepEqual(problems, []);
@@ -264,7 +264,7 @@ test('a turn that the end of the server has interrupted is continued by a button
   await log.getByRole('button', { name: 'Continue' }).click();
   await log.locator('.prompt', { hasText: 'You were interrupted. Continue' }).waitFor();
   await until('the second turn to end', async () => (await page.locator('.turn-end').count()) === 2);
-  assert.equal(await log.getByRole('button', { name: 'Continue' }).count(), 0, 'it was continued');
+  await untilEqual(() => log.getByRole('button', { name: 'Continue' }).count(), 0, 'it was continued');
 });
 
 const WORDS = Array.from({ length: 120 }, (_, index) => `word${index}`).join(' ');

@@ -6,7 +6,7 @@ import type { Page } from 'playwright-core';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
 import { openAsAda, TOKENS } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 
@@ -37,15 +37,15 @@ test('a running turn is steered; mode and model are chosen for the next turns; a
   await page.getByLabel('Message').fill('shorter, please');
   await page.getByRole('button', { name: 'Steer' }).click();
   await log.getByText('Message to the running turn: shorter, please').waitFor();
-  assert.equal(await page.getByLabel('Message').inputValue(), '');
+  await untilEqual(() => page.getByLabel('Message').inputValue(), '');
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByRole('button', { name: 'Send' }).waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Steer' }).count(), 0, 'nothing runs that could be steered');
+  await untilEqual(() => page.getByRole('button', { name: 'Steer' }).count(), 0, 'nothing runs that could be steered');
 
   const mode = page.getByLabel('Mode', { exact: true });
   const model = page.getByLabel('Model', { exact: true });
   const permissions = page.getByLabel('Before it runs commands or changes files');
-  assert.equal(await permissions.inputValue(), 'ask');
+  await untilEqual(() => permissions.inputValue(), 'ask');
   await mode.selectOption('plan');
   await until('the mode to decide', async () => (await permissions.inputValue()) === 'mode');
   await model.fill('demo/echo');
@@ -93,7 +93,7 @@ test('an agent that offers modes and models; a denial with a reason is shown wit
   await until('two turns to end', async () => (await log.locator('.turn-end').count()) === 2);
   const forks = log.getByRole('button', { name: 'Fork from here' });
   await until('the last turn alone to offer a copy', async () => (await forks.count()) === 1);
-  assert.equal(await log.locator('.turn-end').last().getByRole('button', { name: 'Fork from here' }).count(), 1);
+  await untilEqual(() => log.locator('.turn-end').last().getByRole('button', { name: 'Fork from here' }).count(), 1);
   await forks.click();
   await page
     .getByRole('alert')

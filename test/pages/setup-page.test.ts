@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { startProgram } from '../kit/running-program.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 const PASSWORD = 'copper kettle 47 over the pass';
 
@@ -35,7 +35,7 @@ test('DU-8: the first administrator is made on the set-up page, whose link works
   await step.getByRole('button', { name: 'Dismiss: Connect a model' }).click();
   await page.reload();
   await page.getByRole('article').filter({ hasText: 'Install an agent' }).waitFor();
-  assert.equal(await step.isVisible(), false, 'a step that was dismissed does not return');
+  await untilEqual(() => step.isVisible(), false, 'a step that was dismissed does not return');
   await page.getByRole('link', { name: 'What is in this folder?' }).click();
   await page.getByRole('button', { name: 'Start' }).click();
   await page.getByRole('log').getByText('What is in this folder?').nth(1).waitFor();
@@ -50,7 +50,7 @@ test('DU-8: the first administrator is made on the set-up page, whose link works
 
   const second = await openPage(t, link);
   await second.page.getByText('There is an administrator already').waitFor();
-  assert.equal(await second.page.getByRole('button', { name: 'Create' }).isVisible(), false);
+  await untilEqual(() => second.page.getByRole('button', { name: 'Create' }).isVisible(), false);
   const again = await fetch(`${program.url}/api/auth/setup`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -84,7 +84,7 @@ test('without its token the set-up page says where the link is, and offers no fo
   const program = await startProgram(t, { args: ['accounts'], environment: { TRESTLE_CONSOLE_ENABLED: 'false' } });
   const { page, problems } = await openPage(t, `${program.url}/setup`);
   await page.getByText('Open the whole link that the program printed').waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Create' }).isVisible(), false);
+  await untilEqual(() => page.getByRole('button', { name: 'Create' }).isVisible(), false);
   assert.equal(
     (await fetch(`${program.url}/console`)).status,
     404,

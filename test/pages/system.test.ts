@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { startProgram } from '../kit/running-program.ts';
 import { timeLimit } from '../kit/time.ts';
 import { logIn, openAsAda, PASSWORD } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 test('the system is shown: its last hour, what the doctor finds, its instances and its settings', async (t) => {
   const program = await startProgram(t, { environment: { TRESTLE_METRICS_TOKEN: 'a-token-for-metrics-0123456789' } });
@@ -50,5 +50,5 @@ test('operators find the system in the navigation; others do not, and are refuse
   await ben.page.getByRole('alert').first().waitFor();
   const navigation = ben.page.getByRole('navigation', { name: 'Console' });
   await navigation.getByRole('link', { name: 'Models' }).waitFor();
-  assert.equal(await navigation.getByRole('link', { name: 'System' }).count(), 0);
+  await untilEqual(() => navigation.getByRole('link', { name: 'System' }).count(), 0);
 });

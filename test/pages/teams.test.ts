@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { until } from '../kit/until.ts';
 import { openAsAda, openInvited, PASSWORD } from './logged-in.ts';
+import { untilEqual } from './open-page.ts';
 
 /** People with the usual plan may use agents here. */
 const SETTINGS = {
@@ -33,7 +34,7 @@ test('an administrator makes a team, says who is in it, changes it and removes i
   await form.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('heading', { name: TEAM }).waitFor();
   await page.getByText('no plan · $20.00 a month').waitFor();
-  assert.equal(await page.getByRole('link', { name: 'Work for this team' }).count(), 0, 'Ada is not in it yet');
+  await untilEqual(() => page.getByRole('link', { name: 'Work for this team' }).count(), 0, 'Ada is not in it yet');
 
   const members = page.getByRole('region', { name: 'Members' });
   await members.getByText('Nobody is in this team yet.').waitFor();
@@ -113,7 +114,7 @@ test('members work in one session of their team, and see what the team has used'
   // What only administrators may do is not offered to him.
   await ben.page.getByRole('link', { name: 'Teams' }).click();
   await ben.page.getByRole('row', { name: /Research <b>.*member.*none.*\$20.00 a month/ }).waitFor();
-  assert.equal(await ben.page.getByRole('button', { name: 'New team' }).count(), 0);
+  await untilEqual(() => ben.page.getByRole('button', { name: 'New team' }).count(), 0);
   await ben.page.getByRole('link', { name: TEAM }).click();
   await ben.page.getByText('$0.00 of $20.00 a month spent').waitFor();
   await ben.page.getByRole('region', { name: 'Members' }).getByText('Ada').waitFor();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { logIn, openAsAda, openInvited, PASSWORD } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { openPage, untilEqual } from './open-page.ts';
 
 test('administrators invite, change, pause and remove people, and see what happened; others see none of it', async (t) => {
   const { page, problems, url } = await openAsAda(t, '/console/users');
@@ -18,13 +18,13 @@ test('administrators invite, change, pause and remove people, and see what happe
   const email = stranger.page.getByLabel('E-mail address');
   await stranger.page.getByLabel('Name', { exact: true }).fill('Ben');
   await stranger.page.getByLabel('Password').fill(PASSWORD);
-  assert.equal(await email.getAttribute('required'), null);
+  await untilEqual(() => email.getAttribute('required'), null);
   await stranger.page.getByRole('button', { name: 'Create my account' }).click();
   await stranger.page.getByRole('alert').getByText('the invitation names no address').waitFor();
   assert.notEqual(await email.getAttribute('required'), null);
 
   const ben = await openInvited(t, link, 'Ben');
-  assert.equal(await ben.page.getByRole('link', { name: 'Users' }).count(), 0);
+  await untilEqual(() => ben.page.getByRole('link', { name: 'Users' }).count(), 0);
   await ben.page.goto(`${url}/console/users`);
   await ben.page.getByText('forbidden').first().waitFor();
 
@@ -81,7 +81,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   await page.getByRole('button', { name: 'Ben' }).click();
   await dialog.getByText('Remove this account').click();
   await dialog.getByLabel('Type the e-mail address').fill('ben@example.co');
-  assert.equal(await dialog.getByRole('button', { name: 'Remove it' }).isDisabled(), true);
+  await untilEqual(() => dialog.getByRole('button', { name: 'Remove it' }).isDisabled(), true);
   await dialog.getByLabel('Type the e-mail address').fill('ben@example.com');
   await dialog.getByRole('button', { name: 'Remove it' }).click();
   await page.getByRole('row', { name: /Ben/ }).waitFor({ state: 'detached' });
