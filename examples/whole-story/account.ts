@@ -124,5 +124,5 @@ export async function call(url: string, input: CallInput): Promise<any> {
   const response = await send(url, input);
   const text = await response.text();
   if (!response.ok) throw new Error(`${new URL(url).pathname} answered ${response.status}: ${text}`);
-  return JSON.parse(text);
+  return text === '' ? {} : JSON.parse(text);
 }

@@ -291,7 +291,7 @@ async function metered({ url, admin, model, ann, ben, hands }: Stage, title: str
   await hands.look(title.includes('cent') ? 'usage' : 'metered', url, ADMIN, '/console/usage?by=owner');
 }
 
-async function reachBudget({ url, ann, ben, clientOf, model }: Stage): Promise<void> {
+async function reachBudget({ url, ann, ben, clientOf, model, hands }: Stage): Promise<void> {
   chapter(`Ann reaches the budget of ${BUDGET} USD, and Ben does not`);
   const report = async ({ token }: Person) => {
     const response = await fetch(`${url}/v1/chat/completions`, {
@@ -311,6 +311,7 @@ async function reachBudget({ url, ann, ben, clientOf, model }: Stage): Promise<v
   expect(turn.status === 'failed' && model.cents() === before, 'her agents stop as well', turn);
   const { status } = await report(ben);
   expect(status === 200, 'Ben works on', status);
+  await hands.look('budget', url, ann, '/console/usage');
 }
 
 async function killOneOfThree({ ben, clientOf, instances, hands, url }: Stage): Promise<void> {

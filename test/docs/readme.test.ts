@@ -34,3 +34,55 @@ test('DU-19: the first screen has a picture, the two commands, what a kill does,
     String(places),
   );
 });
+
+/** What the README says of a figure, the beginning of its row in docs/measurements.md, and what must hold of the ratio (or, without one, of the figure). */
+const CLAIMS: readonly (readonly [says: string, row: string, holds: (measured: number) => boolean])[] = [
+  [
+    'in less than a third of the time of acpx',
+    'the text of a turn is seen, beside the runtime of acpx',
+    (it) => it < 1 / 3,
+  ],
+  ['more than four fifths of what the bare SDK relays', 'updates relayed, with the event log on', (it) => it > 0.8],
+  [
+    "More than five times as many answers a second as Portkey's gateway",
+    "JSON, against Portkey's gateway",
+    (it) => it > 5,
+  ],
+  ['more than half of what a raw proxy', 'JSON, everything on, against a raw node:http', (it) => it > 0.5],
+  ['more streams than that proxy', 'streams, everything on, against a raw node:http', (it) => it > 1],
+  ['At least nine tenths of the logins', 'logins over HTTP, started by `npm start`', (it) => it >= 0.9],
+  ['faster than a bare Fastify route answers', '`GET session` by bearer token on one process', (it) => it > 1],
+  ['painted in less than a second', 'largest paint of the board, beside a page of one line', (it) => it < 1000],
+];
+
+test('what the README says of figures was measured', () => {
+  const rows = readFileSync(new URL('../../docs/measurements.md', import.meta.url), 'utf8')
+    .split('\n')
+    .map((line) => line.split(' | ').map((cell) => cell.replace(/^\| /, '').trim()))
+    // Tables of results have six columns; that of missed goals has four.
+    .filter((cells) => cells.length >= 6);
+  const [, table = ''] = /^\| Part .*\n\| ---.*\n((?:\|.*\n)+)/m.exec(readme) ?? [];
+  let left = table;
+  for (const [says, name, holds] of CLAIMS) {
+    assert.ok(table.includes(says), `the README does not say "${says}"`);
+    left = left.replace(says, '');
+    const found = rows.filter(([what = '']) => what.startsWith(name));
+    assert.equal(found.length, 1, `rows of docs/measurements.md that begin with "${name}"`);
+    const [, measured = '', , ratio = ''] = found[0] ?? [];
+    const figure = Number.parseFloat((ratio === '' ? measured : ratio).replaceAll(',', ''));
+    assert.ok(holds(figure), `"${says}", and ${figure} was measured`);
+  }
+  assert.doesNotMatch(left, /\b(?:\d|times|third|half|fifths|tenths)/, 'a figure without a measurement');
+});
+
+test('the README leads to the tour, the examples and the documents', () => {
+  for (const link of [
+    'docs/tour.md',
+    'docs/console.md',
+    'docs/README.md',
+    'docs/measurements.md',
+    'examples/whole-story.ts',
+  ]) {
+    assert.ok(readme.includes(`](${link})`), link);
+  }
+});
