@@ -104,6 +104,14 @@ const settingsSchema = setting.group('What all services share.', {
       description:
         'How long an instance that is stopped goes on to serve everything while `/readyz` says 503, so that balancers see it first. Without PostgreSQL there is no notice.',
     }),
+    outage: setting.duration({
+      default: '60s',
+      minimum: '0s',
+      maximum: '1h',
+      reload: true,
+      description:
+        'How long the database may be away before `/readyz` says 503; until then it says 200 with `store: away`, so that a balancer does not take all instances out. Without PostgreSQL it says 503 immediately.',
+    }),
     limits_without_database: setting.choice(['refuse', 'pass'], {
       default: 'refuse',
       description:

@@ -223,6 +223,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       stalledAfterMs: settings.bridge.limits.stalled_after,
     },
     readinessChecks: { store: stores.check },
+    mayBeAwayMs: () => (settings.database.url === '' ? 0 : settings.cluster.outage),
     metrics,
     metricsToken: () => settings.metrics_token,
     ...(options.requestLines === undefined ? {} : { requestLines: options.requestLines }),

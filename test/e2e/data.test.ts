@@ -92,14 +92,25 @@ test('O-12: all data is copied to PostgreSQL, where the program then runs, twice
   assert.equal(await second.stop(), 0);
 });
 
-test('A-63: readiness fails while the database is gone and liveness stays; it recovers without a restart', async (t) => {
+test('A-63: readiness fails while the database is gone, after cluster.outage, and liveness stays; it recovers without a restart', async (t) => {
   const postgres = await startPostgres();
   t.after(() => postgres.stop());
-  const program = await startProgram(t, { args: ['--database', postgres.url] });
+  const environment = { TRESTLE_CLUSTER_OUTAGE: '0s' };
+  const strict = await startProgram(t, { args: ['--database', postgres.url], environment });
+  const patient = await startProgram(t, {
+    args: ['--database', postgres.url],
+    environment: { TRESTLE_CLUSTER_OUTAGE: '1h' },
+  });
   await postgres.pause();
-  assert.equal((await fetch(`${program.url}/readyz`)).status, 503);
-  assert.equal((await fetch(`${program.url}/healthz`)).status, 200);
+  assert.equal((await fetch(`${strict.url}/readyz`)).status, 503);
+  assert.equal((await fetch(`${strict.url}/healthz`)).status, 200);
+  const away = await fetch(`${patient.url}/readyz`);
+  assert.equal(away.status, 200);
+  assert.deepEqual(await away.json(), { status: 'ready', checks: { store: 'away' } });
   await postgres.start();
-  assert.equal((await fetch(`${program.url}/readyz`)).status, 200);
-  assert.equal(program.child.exitCode, null);
+  for (const { url, child } of [strict, patient]) {
+    const back = await fetch(`${url}/readyz`);
+    assert.deepEqual([back.status, await back.json()], [200, { status: 'ready', checks: { store: 'ok' } }]);
+    assert.equal(child.exitCode, null);
+  }
 });

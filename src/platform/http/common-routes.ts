@@ -104,27 +104,33 @@ interface ReadinessReport {
   readonly checks: Readonly<Record<string, CheckResult>>;
 }
 
-type CheckResult = 'ok' | 'failed' | 'timeout';
+/** `away`: it fails, and may do so for a while. */
+type CheckResult = 'ok' | 'away' | 'failed' | 'timeout';
 
 interface ReadinessOptions {
   readonly checks: Readonly<Record<string, ReadinessCheck>>;
   readonly timeoutMs: number;
-  readonly clock: Pick<Clock, 'after'>;
+  /** How long a check may fail before it counts. Asked each time: it may change. */
+  mayBeAwayMs(): number;
+  readonly clock: Pick<Clock, 'after' | 'monotonic'>;
   readonly logger: Logger;
 }
 
 /** Runs all checks at the same time, each within the time limit. Calls during that time share one report. */
 export function createReadiness(options: ReadinessOptions): () => Promise<ReadinessReport> {
+  /** By check, since when it has failed each time. */
+  const failingSince = new Map<string, number>();
   let running: Promise<ReadinessReport> | undefined;
   return () => {
-    running ??= askAll(options).finally(() => {
+    running ??= askAll(options, failingSince).finally(() => {
       running = undefined;
     });
     return running;
   };
 }
 
-async function askAll({ checks, timeoutMs, clock, logger }: ReadinessOptions): Promise<ReadinessReport> {
+async function askAll(options: ReadinessOptions, failingSince: Map<string, number>): Promise<ReadinessReport> {
+  const { checks, timeoutMs, mayBeAwayMs, clock, logger } = options;
   const results = await Promise.all(
     Object.entries(checks).map(async ([name, check]): Promise<[string, CheckResult]> => {
       const asked = Promise.resolve()
@@ -136,10 +142,19 @@ async function askAll({ checks, timeoutMs, clock, logger }: ReadinessOptions): P
             return 'failed';
           },
         );
-      return [name, await withinTime(clock, timeoutMs, asked, (): CheckResult => 'timeout')];
+      const result = await withinTime(clock, timeoutMs, asked, (): CheckResult => 'timeout');
+      if (result === 'ok') {
+        failingSince.delete(name);
+        return [name, result];
+      }
+      const now = clock.monotonic();
+      const since = failingSince.get(name) ?? now;
+      failingSince.set(name, since);
+      return [name, now - since < mayBeAwayMs() ? 'away' : result];
     }),
   );
-  return { ready: results.every(([, result]) => result === 'ok'), checks: Object.fromEntries(results) };
+  const ready = results.every(([, result]) => result === 'ok' || result === 'away');
+  return { ready, checks: Object.fromEntries(results) };
 }
 
 interface AdmissionOptions {

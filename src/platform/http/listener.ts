@@ -163,6 +163,8 @@ export interface ListenerOptions extends Pick<Runtime, 'clock' | 'randomness' | 
   readonly trustedProxies?: readonly string[];
   readonly limits?: Partial<ListenerLimits>;
   readonly readinessChecks?: Readonly<Record<string, ReadinessCheck>>;
+  /** How long a check may fail while `/readyz` stays 200; not at all unless given. */
+  readonly mayBeAwayMs?: () => number;
   readonly metrics: HttpMetrics;
   /** The bearer token that opens `/metrics` to other machines; empty when none does. Asked each time: it may change. */
   readonly metricsToken?: () => string;
@@ -204,6 +206,7 @@ export function createListener(options: ListenerOptions): Listener {
   const readiness = createReadiness({
     checks: options.readinessChecks ?? {},
     timeoutMs: limits.readinessTimeoutMs,
+    mayBeAwayMs: options.mayBeAwayMs ?? (() => 0),
     clock,
     logger,
   });

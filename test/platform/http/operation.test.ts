@@ -25,6 +25,28 @@ test('A-63: liveness says ok and nothing else while readiness fails with the par
   );
 });
 
+test('a part that may be away for a while leaves readiness as it is until then, each time that it goes', async (t) => {
+  let down = false;
+  let awayMs = 3_600_000;
+  const readinessChecks = { store: () => (down ? Promise.reject(new Error('gone')) : Promise.resolve()) };
+  const { url } = await startListener(t, { readinessChecks, mayBeAwayMs: () => awayMs });
+  const ask = async () => {
+    const response = await fetch(`${url}/readyz`);
+    return [response.status, ((await response.json()) as { checks: object }).checks];
+  };
+  assert.deepEqual(await ask(), [200, { store: 'ok' }]);
+  down = true;
+  assert.deepEqual(await ask(), [200, { store: 'away' }]);
+  awayMs = 1;
+  await until('the end of that time', async () => (await ask())[0] === 503);
+  assert.deepEqual(await ask(), [503, { store: 'failed' }]);
+  down = false;
+  assert.deepEqual(await ask(), [200, { store: 'ok' }]);
+  down = true;
+  awayMs = 3_600_000;
+  assert.deepEqual(await ask(), [200, { store: 'away' }]);
+});
+
 test('a readiness check that hangs or throws counts as failed, and is asked once for all who ask', async (t) => {
   let asked = 0;
   const readinessChecks = {
