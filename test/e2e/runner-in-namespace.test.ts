@@ -41,7 +41,7 @@ async function makeNamespace(t: TestContext): Promise<void> {
   await ip('-n', NAME, 'link', 'set', 'lo', 'up');
 }
 
-test('a runner in another network namespace serves sessions of three instances', async (t) => {
+test('a runner in another network namespace serves sessions of three instances', { timeout: 400_000 }, async (t) => {
   const reason = whyNot();
   if (reason !== undefined) {
     process.stderr.write(`NOT SHOWN: a runner in another network namespace, because ${reason}\n`);
