@@ -187,9 +187,24 @@ export function countTokens(usage: Usage | undefined): TokenCounts {
     images: count(raw.images),
     seconds: count(raw.seconds),
     characters: count(raw.characters),
-    searches: count(tools.web_search_requests),
+    searches: count(tools.web_search_requests) || otherSearches(raw),
     otherTools: count(tools.other_requests),
   };
+}
+
+/** Searches under the names of other APIs: how many (Perplexity, xAI), or that there was one (Perplexity). */
+function otherSearches(raw: Readonly<Record<string, unknown>>): number {
+  const asked = typeof raw.search_context_size === 'string' ? 1 : 0;
+  return count(raw.num_search_queries) || count(raw.num_sources_used) || asked;
+}
+
+/** OpenAI's models that search for every answer, by their names. */
+const ALWAYS_SEARCHES = /-search-(?:preview|api)(?:-|$)/;
+
+/** The usage of a chat completion with the search that its API made and does not count. `asked`: the request wanted one. */
+export function withSearch(usage: Usage, model: string, asked: boolean): Usage {
+  if (usage.server_tool_use !== undefined || !(asked || ALWAYS_SEARCHES.test(model))) return usage;
+  return { ...usage, server_tool_use: { web_search_requests: 1 } };
 }
 
 /** Upstreams report all sorts of things. */

@@ -99,6 +99,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   function workOf(call: AdmittedCall, form: ChatForm, answerId: string): ChatWork {
     const { request, bytes, answerAsBytes, strict, translated } = form;
     const legacy = usesLegacyFunctions(request);
+    if (asksForSearch(request)) call.record.asksForSearch = true;
     return {
       request: legacy ? withTools(request) : request,
       bytes: legacy ? undefined : bytes,
@@ -240,7 +241,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const { target } = record;
       if (!usageCost || target === undefined) return {};
       const price = priceOf(target.apiId, target.model);
-      const tokens = countTokens(usage);
+      const tokens = countTokens(record.counted(usage));
       return knowsCost(price, tokens) ? { cost: usdOfNano(costOf(price, tokens)) } : {};
     },
     showCost: (call, opened) => (usageCost ? withCost(opened, (usage) => pipeline.costOf(call, usage)) : opened),
@@ -271,6 +272,10 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
   };
   return pipeline;
+}
+
+function asksForSearch({ web_search_options: options }: ChatRequest & { web_search_options?: unknown }): boolean {
+  return options !== undefined && options !== null;
 }
 
 function checkedCall({ requestId, plan, holder }: AdmittedCall) {

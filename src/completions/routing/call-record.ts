@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { usdText } from '../apis/prices.ts';
+import { usdText, withSearch } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import { describeFailure } from '../errors.ts';
 import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
@@ -15,6 +15,10 @@ export interface CallRecord extends AttemptRecord {
   maskedRequest?: string;
   /** Parts of the prompt were marked for the upstream's cache by us. */
   promptMarked?: boolean;
+  /** The request asks for a search of the web, which chat completions do not count. */
+  asksForSearch?: boolean;
+  /** What a call used: with the search that its API did not count. */
+  counted(usage: Usage): Usage;
   /** The first event of the answer is there. */
   firstToken(): void;
   /** What tells the caller how its call goes (contract/completions 5). */
@@ -66,6 +70,10 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
       if (record.promptMarked === true) headers['x-prompt-cache'] = 'auto';
       return headers;
     },
+    counted(usage) {
+      const asked = record.asksForSearch === true && !record.dropped.includes(SEARCH);
+      return withSearch(usage, record.target?.model ?? '', asked);
+    },
     settle({ outcome, status, measured, content }) {
       if (settled) return;
       settled = true;
@@ -75,7 +83,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         model,
         api: target?.apiId ?? '',
         upstreamModel: modelOf(target),
-        usage: measured?.usage,
+        usage: measured && record.counted(measured.usage),
         estimated: measured?.estimated ?? false,
         outcome,
         status,
@@ -92,6 +100,8 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
   };
   return record;
 }
+
+const SEARCH = 'web_search_options';
 
 /** The instructions for the demo model are not part of its name. */
 function modelOf(target: AttemptRecord['target']): string {

@@ -204,6 +204,64 @@ test('a call that used a tool whose fee is not known has no cost; budgets count 
   }
 });
 
+test('a search that chat completions do not count has the fee that was set, or the cost is not known', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const at = { base_url: upstream.url, api_key: 'some-key-1' };
+  const plain = { input: 0.001, output: 0 };
+  const { url, post } = await startCompletions(t, {
+    settings: {
+      master_key: MASTER,
+      usage_cost: true,
+      apis: { anthropic: at, openai: at, perplexity: at },
+      prices: {
+        'openai/plain': plain,
+        'openai/fee': { ...plain, per_search: 0.5 },
+        'openai/gpt-4o-search-preview': plain,
+        'openai/gpt-5-search-api-2026': { ...plain, per_search: 0.5 },
+        'openai/research-api': plain,
+      },
+    },
+  });
+  const headers = { authorization: `Bearer ${MASTER}` };
+  const messages = [{ role: 'user', content: 'Go' }];
+  const figures = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+  const said = (usage: object = {}) => ({
+    ...{ id: 'c', object: 'chat.completion', created: 1, model: 'm' },
+    choices: [{ index: 0, message: { role: 'assistant', content: 'Hi' }, finish_reason: 'stop' }],
+    usage: { ...figures, ...usage },
+  });
+  const message = {
+    ...{ id: 'msg_1', type: 'message', role: 'assistant', model: 'm', stop_reason: 'end_turn' },
+    content: [{ type: 'text', text: 'Hi' }],
+    usage: { input_tokens: 1000, output_tokens: 100 },
+  };
+  const search = { web_search_options: {} };
+  const chat = '/v1/chat/completions';
+  for (const [path, body, answer, cost, known] of [
+    [chat, { model: 'openai/plain' }, said(), 0.01, true],
+    [chat, { model: 'openai/plain', web_search_options: null }, said(), 0.01, true],
+    [chat, { model: 'openai/plain', ...search }, said(), 0.01, false],
+    [chat, { model: 'openai/fee', ...search }, said(), 0.51, true],
+    [chat, { model: 'openai/gpt-4o-search-preview' }, said(), 0.01, false],
+    [chat, { model: 'openai/gpt-5-search-api-2026' }, said(), 0.51, true],
+    [chat, { model: 'openai/research-api' }, said(), 0.01, true],
+    ['/v1/messages', { model: 'openai/gpt-5-search-api-2026', max_tokens: 9 }, said(), 0.51, true],
+    [chat, { model: 'openai/plain' }, said({ num_sources_used: 3 }), 0.01, false],
+    [chat, { model: 'perplexity/sonar' }, said({ search_context_size: 'low' }), 0.000015, false],
+    [chat, { model: 'anthropic/claude-sonnet-4-5', max_tokens: 9, ...search }, message, 0.0045, true],
+  ] as const) {
+    upstream.script(answers(answer));
+    const given = await post(path, { ...body, messages }, { headers });
+    assert.equal(given.status, 200, await given.clone().text());
+    const { usage } = (await given.json()) as Json;
+    const list = await fetch(`${url}/v1/usage/calls?request_id=${given.headers.get('x-request-id')}`, { headers });
+    const [call] = ((await list.json()) as Json).data;
+    assert.deepEqual([call.cost_usd, call.price_known], [cost, known], JSON.stringify(body));
+    assert.equal(given.headers.get('x-cost-usd') !== null, known, JSON.stringify(body));
+    if (path === '/v1/messages') assert.equal(usage.cost, cost);
+  }
+});
+
 test('images of the built-in table are charged by what each kind of token costs', async (t) => {
   const upstream = await startScriptedUpstream(t);
   const { post } = await startCompletions(t, {
