@@ -110,6 +110,21 @@ test('the rows of all Claude and Gemini models that think say how, so that no na
   assert.ok(seen > 80);
 });
 
+test('Claude 4.6 has the highest effort without the one below it, with its row and without', () => {
+  const request = {
+    ...{ model: 'x', messages: [{ role: 'user', content: 'Hi' }], reasoning_effort: 'xhigh', max_tokens: 40_000 },
+  } as ChatRequest;
+  for (const model of ['claude-opus-4-6', 'claude-sonnet-4-6']) {
+    const { thinking } = knownModels('anthropic').get(model) ?? {};
+    assert.ok(thinking);
+    for (const facts of [{ thinking }, {}]) {
+      const context = { model, stream: false, id: 'a', created: 1, facts };
+      const { output_config: output } = anthropicDialect.encodeRequest(request, context).body as Json;
+      assert.deepEqual(output, { effort: 'max' }, model);
+    }
+  }
+});
+
 test('the row of a model of OpenAI says whether it counts what it thinks, and the limit has its name then', () => {
   const limits = (model: string, facts: ModelFacts, servesResponses = true) => {
     const request = { model: 'x', messages: [{ role: 'user', content: 'Hi' }], max_tokens: 9 } as ChatRequest;

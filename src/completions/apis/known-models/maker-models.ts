@@ -69,14 +69,14 @@ claude-opus-4-1-20250805 200000 32000 15 75 text,image,pdf read=1.5 write=18.75 
 claude-opus-4-20250514 200000 32000 15 75 text,image,pdf read=1.5 write=18.75 write1h=30 can=tools,reasoning thinks=budget:none
 claude-opus-4-5 200000 64000 5 25 text,image,pdf read=0.5 write=6.25 write1h=10 can=tools,reasoning thinks=budget:none
 claude-opus-4-5-20251101 200000 64000 5 25 text,image,pdf read=0.5 write=6.25 write1h=10 can=tools,reasoning thinks=budget:none
-claude-opus-4-6 1000000 128000 5 25 text,image,pdf read=0.5 write=6.25 write1h=10 can=tools,reasoning thinks=adaptive:none,low,medium,high
+claude-opus-4-6 1000000 128000 5 25 text,image,pdf read=0.5 write=6.25 write1h=10 can=tools,reasoning thinks=adaptive:none,low,medium,high,max
 claude-opus-4-7 1000000 128000 5 25 text,image,pdf read=0.5 write=6.25 write1h=10 can=tools,reasoning thinks=adaptive:none,low,medium,high,xhigh,max
 claude-opus-4-8 1000000 128000 5 25 text,image,pdf read=0.5 write=6.25 write1h=10 can=tools,reasoning thinks=adaptive:none,low,medium,high,xhigh,max
 claude-sonnet-4-0 200000 64000 3 15 text,image,pdf read=0.3 write=3.75 write1h=6 can=tools,reasoning thinks=budget:none
 claude-sonnet-4-20250514 200000 64000 3 15 text,image,pdf read=0.3 write=3.75 write1h=6 can=tools,reasoning thinks=budget:none
 claude-sonnet-4-5 200000 64000 3 15 text,image,pdf read=0.3 write=3.75 write1h=6 can=tools,reasoning thinks=budget:none
 claude-sonnet-4-5-20250929 200000 64000 3 15 text,image,pdf read=0.3 write=3.75 write1h=6 can=tools,reasoning thinks=budget:none
-claude-sonnet-4-6 1000000 64000 3 15 text,image,pdf read=0.3 write=3.75 write1h=6 can=tools,reasoning thinks=adaptive:none,low,medium,high
+claude-sonnet-4-6 1000000 64000 3 15 text,image,pdf read=0.3 write=3.75 write1h=6 can=tools,reasoning thinks=adaptive:none,low,medium,high,max
 claude-sonnet-5 1000000 128000 2 10 text,image,pdf read=0.2 write=2.5 write1h=4 can=tools,reasoning thinks=adaptive:none,low,medium,high,xhigh,max
 `,
   cohere: `
