@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { TestContext } from 'node:test';
-import type { ChatChunk } from '../../../src/completions/contract/chat.ts';
+import type { ChatChunk, Usage } from '../../../src/completions/contract/chat.ts';
 import { completionsOperations as op } from '../../../src/completions/contract/operations.ts';
 import { apiErrorBody, completionsErrors } from '../../../src/completions/errors.ts';
 import { createIngress, type IngressParts } from '../../../src/completions/ingress/create-ingress.ts';
@@ -64,6 +64,7 @@ function pipelineOf(runChat: RunChat): IngressParts['pipeline'] {
         ...settled,
         dropped: [],
         keepsContent: false,
+        counted: (usage: Usage) => usage,
         headers: () => ({ ...headers }),
         take(given: Readonly<Record<string, string>>) {
           headers = given;
