@@ -66,9 +66,11 @@ trestle models test groq/llama-3.3-70b-versatile
   \`completions.catalog_url\` names an address that is read every day. A catalogue is checked before it is used; the last three
   good ones are kept in the database, so that a restart needs no network. It goes over the built-in table: models that it
   lacks stay, and so do prices that it lacks, as long as its prices of a prompt and an answer are the same. Besides the members of models.dev, \`cost\`
-  may have \`cache_write_1h\`, \`input_image\` and \`batch\` ([decision 74](decisions/0074-catalogue-updates-go-over-the-built-in-table.md)).
+  may have \`cache_write_1h\`, \`input_image\` and \`batch\`, and a model \`thinking\` (\`style\`, \`efforts\`) and \`takes\` (\`sampling\`: how many of temperature and
+  top_p together, \`max_temperature\`, \`claude\`, \`json_schema\`, \`json_with_tools\`, \`needs_proofs\`) ([decision 74](decisions/0074-catalogue-updates-go-over-the-built-in-table.md)).
 - **Abilities** (\`tools\`, \`structured_output\`, \`reasoning\`, \`temperature\`), modalities and dates are part of \`GET /v1/models\` where
-  they are known. The built-in table knows tools and reasoning; an update brings the rest.
+  they are known. The built-in table knows tools and reasoning, and of Claude and Nova whether they follow a schema; an update brings the rest. Only facts
+  that neither has are guessed from the name of a model ([decision 140](decisions/0140-sources-are-annotations-and-rows-say-what-a-model-takes.md)).
 
 ## Adding one
 

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { Compile, type Validator } from 'typebox/schema';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { findIssues, firstIssue } from '../../platform/json/describe-issues.ts';
-import { THINKING_STYLES } from '../dialects/dialect.ts';
+import { type TakenFacts, THINKING_STYLES } from '../dialects/dialect.ts';
 import { knownModels, MODELS_DATE } from './known-models.ts';
 import type { KnownModel, ModelPrices, TokenPrices } from './model-api.ts';
 
@@ -102,6 +102,16 @@ const ModelFacts = Type.Object({
       efforts: Type.Array(Type.String({ maxLength: 16 }), { maxItems: 16 }),
     }),
   ),
+  takes: Type.Optional(
+    Type.Object({
+      sampling: Type.Optional(Type.Union([Type.Literal(0), Type.Literal(1), Type.Literal(2)])),
+      max_temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
+      claude: Flag,
+      json_schema: Flag,
+      json_with_tools: Flag,
+      needs_proofs: Flag,
+    }),
+  ),
   release_date: Day,
   last_updated: Day,
   knowledge: Day,
@@ -180,11 +190,25 @@ function readModel(api: string, [id, facts]: readonly [string, ModelFacts]): Kno
     ...(reasoning !== undefined && { reasoning }),
     ...(temperature !== undefined && { temperature }),
     ...(facts.thinking !== undefined && { thinking: facts.thinking }),
+    ...readTaken(facts.takes ?? {}),
     ...(released !== undefined && { released }),
     ...(updated !== undefined && { updated }),
     ...(knowledge !== undefined && { knowledge }),
     ...(facts.provider?.shape === 'responses' && { operation: 'responses' as const }),
     ...(facts.provider?.npm === VERTEX_CLAUDE && { operation: 'rawPredict' as const }),
+  };
+}
+
+function readTaken(takes: NonNullable<ModelFacts['takes']>): TakenFacts {
+  const { sampling, max_temperature: warmest, claude, json_schema: schema } = takes;
+  const { json_with_tools: both, needs_proofs: proofs } = takes;
+  return {
+    ...(sampling !== undefined && { sampling }),
+    ...(warmest !== undefined && { maxTemperature: warmest }),
+    ...(claude !== undefined && { isClaude: claude }),
+    ...(schema !== undefined && { jsonSchema: schema }),
+    ...(both !== undefined && { jsonWithTools: both }),
+    ...(proofs !== undefined && { needsProofs: proofs }),
   };
 }
 

@@ -1,4 +1,4 @@
-import { THINKING_STYLES } from '../dialects/dialect.ts';
+import { type TakenFacts, THINKING_STYLES } from '../dialects/dialect.ts';
 import { hostModels } from './known-models/host-models.ts';
 import { makerModels } from './known-models/maker-models.ts';
 import { platformModels } from './known-models/platform-models.ts';
@@ -34,7 +34,7 @@ export function knownModels(api: string): ReadonlyMap<string, KnownModel> {
  * million tokens follow by name: `read` and `write` (a cache), `write1h` (a cache that lasts an hour), `audio` and
  * `image` (input), `each_image`, `each_second`, `each_character` and `each_search` (of one, not of a million) and `over` (a tier: more prompt tokens than so many, input/output/read). `by=responses`: OpenAI serves it
  * at `/responses` alone; `by=rawPredict`: Vertex serves it in the form of the Messages API. `can=tools,reasoning`: what it can do of these two; `can=-`: neither. `thinks=level:low,high`: how
- * it is asked to think, and the efforts that it knows (`ThinkingFacts`).
+ * it is asked to think, and the efforts that it knows (`ThinkingFacts`). `takes=sampling1,schema`: what its API takes for it (`TakenFacts`).
  */
 export function parseModels(api: string, text: string): readonly KnownModel[] {
   const lines = text.split('\n').filter((line) => line !== '');
@@ -59,6 +59,7 @@ export function parseModels(api: string, text: string): readonly KnownModel[] {
       ...(more.includes(BY_RAW_PREDICT) && { operation: 'rawPredict' as const }),
       ...readAbilities(more),
       ...readThinking(more),
+      ...readTaken(more),
     };
   });
 }
@@ -97,6 +98,33 @@ function readThinking(fields: readonly string[]): Pick<KnownModel, 'thinking'> {
     : { thinking: { style, efforts: efforts.split(',').filter((effort) => effort !== '') } };
 }
 
+const TAKES = 'takes=';
+const TAKEN_WORDS: Readonly<Record<string, TakenFacts>> = {
+  sampling0: { sampling: 0 },
+  sampling1: { sampling: 1 },
+  sampling2: { sampling: 2 },
+  schema: { structuredOutput: true },
+  noschema: { structuredOutput: false },
+  temperature1: { maxTemperature: 1 },
+  claude: { isClaude: true },
+  jsonschema: { jsonSchema: true },
+  jsontools: { jsonWithTools: true },
+  proofs: { needsProofs: true },
+};
+/** What a row that says what its model takes does not have. */
+const NOT_TAKEN: TakenFacts = { isClaude: false, jsonSchema: false, jsonWithTools: false, needsProofs: false };
+
+function readTaken(fields: readonly string[]): TakenFacts {
+  const given = fields.find((field) => field.startsWith(TAKES))?.slice(TAKES.length);
+  if (given === undefined) return {};
+  const facts = given.split(',').map((word) => {
+    const fact = TAKEN_WORDS[word];
+    if (fact === undefined) throw new TypeError(`the table of models has no word "${word}" for what a model takes`);
+    return fact;
+  });
+  return Object.assign({}, NOT_TAKEN, ...facts);
+}
+
 const PRICE_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
   read: 'cacheRead',
   write: 'cacheWrite',
@@ -115,8 +143,8 @@ const EACH_NAMES: Readonly<Record<string, keyof TokenPrices>> = {
 function readPrices(fields: readonly string[]): Partial<ModelPrices> {
   const prices: { -readonly [Name in keyof ModelPrices]?: ModelPrices[Name] } = {};
   for (const field of fields) {
-    if (field === BY_RESPONSES || field === BY_RAW_PREDICT || field.startsWith(CAN) || field.startsWith(THINKS))
-      continue;
+    if (field === BY_RESPONSES || field === BY_RAW_PREDICT) continue;
+    if ([CAN, THINKS, TAKES].some((column) => field.startsWith(column))) continue;
     const [name = '', value = ''] = field.split('=');
     const known = PRICE_NAMES[name];
     const each = EACH_NAMES[name];

@@ -1,5 +1,5 @@
 import type { ApiCredentials } from '../dialects/authorise-upstream.ts';
-import type { DialectName, ThinkingFacts } from '../dialects/dialect.ts';
+import type { DialectName, TakenFacts, ThinkingFacts } from '../dialects/dialect.ts';
 
 /** One model API: data, never code. Nine in ten speak OpenAI's dialect and differ by address and key alone. */
 export interface ModelApi {
@@ -50,7 +50,7 @@ export interface PoolKey {
 export type FindApi = (id: string, key?: string) => UsableApi | undefined;
 
 /** What is known of one model: sizes and prices where a source had them. */
-export interface KnownModel {
+export interface KnownModel extends TakenFacts {
   readonly api: string;
   readonly id: string;
   readonly contextWindow?: number;
@@ -58,9 +58,8 @@ export interface KnownModel {
   readonly prices?: ModelPrices;
   readonly inputModalities?: readonly string[];
   readonly outputModalities?: readonly string[];
-  /** Whether it calls tools, follows a schema, reasons, and lets the caller choose the temperature. */
+  /** Whether it calls tools, reasons, and lets the caller choose the temperature. */
   readonly tools?: boolean;
-  readonly structuredOutput?: boolean;
   readonly reasoning?: boolean;
   readonly temperature?: boolean;
   readonly thinking?: ThinkingFacts;

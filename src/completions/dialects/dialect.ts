@@ -31,12 +31,30 @@ export interface DialectContext {
 }
 
 /** Abilities of a model, as its row of the catalogue has them; absent: not known. */
-export interface ModelFacts {
+export interface ModelFacts extends TakenFacts {
   readonly reasoning?: boolean;
   /** The caller may choose the temperature. */
   readonly temperature?: boolean;
-  readonly structuredOutput?: boolean;
   readonly thinking?: ThinkingFacts;
+}
+
+/** What the API of a model takes for it, where APIs of one kind differ from model to model. */
+export interface TakenFacts {
+  /** It follows a schema by itself. */
+  readonly structuredOutput?: boolean;
+  /** How many of temperature and top_p it takes together. */
+  readonly sampling?: 0 | 1 | 2;
+  readonly maxTemperature?: number;
+  /** It is asked in Claude's way, also inside of another API. */
+  readonly isClaude?: boolean;
+  /** JSON Schema as it is, besides Gemini's own kind of schema. */
+  readonly jsonSchema?: boolean;
+  /** Both functions and an answer in JSON. */
+  readonly jsonWithTools?: boolean;
+  /** It refuses a turn whose first call lacks its proof. */
+  readonly needsProofs?: boolean;
+  /** The limit of an answer for an API that must get one, where neither the caller nor the row has one. */
+  readonly defaultMaxTokens?: number;
 }
 
 /**
@@ -64,15 +82,20 @@ export function nearestEffort({ efforts }: ThinkingFacts, wanted: string): strin
 const UP_TO_HIGH = ['low', 'medium', 'high'];
 const UP_TO_MAX = [...UP_TO_HIGH, 'xhigh', 'max'];
 
+interface NamedModel {
+  readonly words: readonly string[];
+  readonly since: number;
+}
+
 /**
  * THE TABLE of names, for models whose row of the catalogue does not say how they think, or that have none. The first line counts whose
  * words are all in the name and whose version the model has reached: 406 for `claude-opus-4-6`, 300 for `gemini-3-pro-preview`.
  */
-const NAMED: readonly {
-  readonly words: readonly string[];
-  readonly since: number;
+const NAMED: readonly (NamedModel & {
   readonly thinking: ThinkingFacts;
-}[] = [
+  /** Only where the row says that the model thinks, and not how. */
+  readonly ifItThinks?: true;
+})[] = [
   { words: ['claude', 'mythos'], since: 0, thinking: { style: 'adaptive', efforts: UP_TO_MAX } },
   { words: ['claude', 'fable'], since: 0, thinking: { style: 'adaptive', efforts: UP_TO_MAX } },
   { words: ['claude'], since: 407, thinking: { style: 'adaptive', efforts: ['none', ...UP_TO_MAX] } },
@@ -85,6 +108,8 @@ const NAMED: readonly {
   { words: ['gemini'], since: 300, thinking: { style: 'level', efforts: UP_TO_HIGH } },
   { words: ['gemini', 'pro'], since: 205, thinking: { style: 'budget', efforts: [] } },
   { words: ['gemini'], since: 205, thinking: { style: 'budget', efforts: ['none'] } },
+  // A name without a version, as `gemini-flash-latest`: newer ones take a budget as well.
+  { words: ['gemini'], since: 0, thinking: { style: 'budget', efforts: ['none'] }, ifItThinks: true },
   { words: ['command', 'reasoning'], since: 0, thinking: { style: 'budget', efforts: ['none'] } },
   { words: ['gpt-oss'], since: 0, thinking: { style: 'effort', efforts: UP_TO_HIGH } },
   { words: ['nova-2'], since: 0, thinking: { style: 'config', efforts: UP_TO_HIGH } },
@@ -93,17 +118,55 @@ const NAMED: readonly {
 /** How a model thinks: as its row says, else as its name lets one expect. Undefined: not that anybody knows. */
 export function thinkingOf({ model, facts }: Pick<DialectContext, 'model' | 'facts'>): ThinkingFacts | undefined {
   if (facts?.reasoning === false) return undefined;
-  return facts?.thinking ?? namedThinking(model);
+  if (facts?.thinking !== undefined) return facts.thinking;
+  return NAMED.find((line) => isNamed(model, line) && (line.ifItThinks !== true || facts?.reasoning === true))
+    ?.thinking;
 }
 
-export function namedThinking(model: string): ThinkingFacts | undefined {
-  return NAMED.find(
-    ({ words, since }) => words.every((word) => model.includes(word)) && versionOf(model, words[0] ?? '') >= since,
-  )?.thinking;
+function isNamed(model: string, { words, since }: NamedModel): boolean {
+  return words.every((word) => model.includes(word)) && versionOf(model, words[0] ?? '') >= since;
+}
+
+const CLAUDE = { isClaude: true, maxTemperature: 1, defaultMaxTokens: 32_000 } as const;
+
+/** The same for what the API of a model takes: each fact that its row does not have. */
+const NAMED_TAKES: readonly (NamedModel & { readonly takes: TakenFacts })[] = [
+  { words: ['claude'], since: 407, takes: { ...CLAUDE, sampling: 0, structuredOutput: true } },
+  { words: ['claude'], since: 405, takes: { ...CLAUDE, sampling: 1, structuredOutput: true } },
+  { words: ['claude', 'opus'], since: 401, takes: { ...CLAUDE, sampling: 1, structuredOutput: true } },
+  { words: ['claude'], since: 401, takes: { ...CLAUDE, sampling: 1, structuredOutput: false } },
+  { words: ['claude'], since: 307, takes: { ...CLAUDE, sampling: 2, structuredOutput: false } },
+  {
+    words: ['claude'],
+    since: 305,
+    takes: { ...CLAUDE, sampling: 2, structuredOutput: false, defaultMaxTokens: 8192 },
+  },
+  { words: ['claude'], since: 0, takes: { ...CLAUDE, sampling: 2, structuredOutput: false, defaultMaxTokens: 4096 } },
+  { words: ['gemini'], since: 300, takes: { jsonSchema: true, jsonWithTools: true, needsProofs: true } },
+  { words: ['gemini'], since: 205, takes: { jsonSchema: true } },
+  { words: ['gemini'], since: 1, takes: {} },
+  { words: ['gemini'], since: 0, takes: { jsonSchema: true } },
+  { words: ['amazon.nova'], since: 0, takes: { structuredOutput: false, maxTemperature: 1 } },
+  { words: ['amazon.'], since: 0, takes: { maxTemperature: 1 } },
+];
+const NOTHING: TakenFacts = {};
+
+/** What the API of a model takes: as its row says, else as its name lets one expect. */
+export function takenBy({ model, facts }: Pick<DialectContext, 'model' | 'facts'>): TakenFacts {
+  const named = NAMED_TAKES.find((line) => isNamed(model, line))?.takes ?? NOTHING;
+  return facts === undefined ? named : { ...named, ...facts };
+}
+
+/** Names of OpenAI's models that count what they think as output and refuse the old name of the limit. */
+const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
+
+/** Whether a model of OpenAI's counts what it thinks: its row says so, else its name. */
+export function countsReasoning({ model, facts, servesResponses }: DialectContext): boolean {
+  return (servesResponses === true ? facts?.reasoning : undefined) ?? COUNTS_REASONING.test(model);
 }
 
 /** `claude-3-haiku-20240307` is 300; a Claude without a number is of a newer kind, any other model of an older one. */
-export function versionOf(model: string, family: string): number {
+function versionOf(model: string, family: string): number {
   const words = model.slice(model.indexOf(family.split('-', 1)[0] ?? '')).split(/[^a-z0-9]/);
   const first = words.findIndex((word) => /^\d{1,2}$/.test(word));
   if (first === -1) return family === 'claude' ? 500 : 0;

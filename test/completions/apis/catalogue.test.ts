@@ -101,6 +101,26 @@ test('what only the built-in table knows stays, and its prices as long as the ot
   assert.equal(catalogue.modelsOf('openai'), knownModels('openai'), 'the other APIs stay');
 });
 
+test('an update says what the API of a model takes, and the built-in table keeps the rest', () => {
+  const takes = { sampling: 0, max_temperature: 1, claude: true, json_schema: true, json_with_tools: false };
+  const models = {
+    'house-model': { takes: { ...takes, needs_proofs: true } },
+    'claude-opus-4-8': { takes: { sampling: 2 } },
+  };
+  const catalogue = createCatalogue();
+  catalogue.use(readCatalogue(JSON.stringify({ anthropic: { models } }), '2030-01-01'));
+  const known = catalogue.modelsOf('anthropic');
+  const { api: _, id: __, ...facts } = known.get('house-model') ?? {};
+  assert.deepEqual(facts, {
+    ...{ sampling: 0, maxTemperature: 1, isClaude: true, jsonSchema: true, jsonWithTools: false },
+    needsProofs: true,
+  });
+  const { sampling, structuredOutput } = known.get('claude-opus-4-8') ?? {};
+  assert.deepEqual([sampling, structuredOutput], [2, true]);
+  const wrong = JSON.stringify({ anthropic: { models: { a: { takes: { sampling: 3 } } } } });
+  assert.throws(() => readCatalogue(wrong, '2030-01-01'), /INVALID_CATALOG/);
+});
+
 test('a catalogue that is not valid is refused with the value that is wrong', () => {
   for (const [text, reason] of [
     ['<html>', /not JSON/],

@@ -5,7 +5,7 @@ import type { ChatRequest } from '../../../src/completions/contract/chat.ts';
 import { anthropicDialect } from '../../../src/completions/dialects/anthropic/anthropic-dialect.ts';
 import { bedrockDialect } from '../../../src/completions/dialects/bedrock/bedrock-dialect.ts';
 import { cohereDialect } from '../../../src/completions/dialects/cohere/cohere-dialect.ts';
-import type { ModelFacts } from '../../../src/completions/dialects/dialect.ts';
+import { type ModelFacts, takenBy } from '../../../src/completions/dialects/dialect.ts';
 import { googleDialect } from '../../../src/completions/dialects/google/google-dialect.ts';
 import { openaiDialect } from '../../../src/completions/dialects/openai/openai-dialect.ts';
 
@@ -123,6 +123,80 @@ test('Claude 4.6 has the highest effort without the one below it, with its row a
       assert.deepEqual(output, { effort: 'max' }, model);
     }
   }
+});
+
+test('the row of a model says what its API takes, whatever its name is', () => {
+  const schema = {
+    type: 'object',
+    properties: { a: { type: 'string' } },
+    required: ['a'],
+    additionalProperties: false,
+  };
+  const request = {
+    ...{ model: 'x', messages: [{ role: 'user', content: 'Hi' }], temperature: 1.5, top_p: 0.5 },
+    response_format: { type: 'json_schema', json_schema: { name: 'a', strict: true, schema } },
+  } as ChatRequest;
+  const encode = (dialect: Encoder, model: string, facts: ModelFacts, more: object = {}) => {
+    const context = { model, stream: false, id: 'a', created: 1, facts };
+    const { body, dropped } = dialect.encodeRequest({ ...request, ...more } as ChatRequest, context);
+    return { body: body as Json, dropped: dropped.toSorted() };
+  };
+  const claude = (facts: ModelFacts, model = 'house-model') => encode(anthropicDialect, model, facts);
+  assert.deepEqual([claude({}).body.temperature, claude({}).body.top_p], [1, 0.5]);
+  assert.deepEqual([claude({ sampling: 1 }).body.temperature, claude({ sampling: 1 }).dropped], [1, ['top_p']]);
+  assert.deepEqual(claude({ sampling: 0 }).dropped, ['temperature', 'top_p']);
+  assert.deepEqual(claude({ sampling: 2 }, 'claude-opus-4-8').dropped, []);
+  assert.equal(claude({ structuredOutput: true }).body.output_config.format.type, 'json_schema');
+  assert.equal(claude({ structuredOutput: false }, 'claude-opus-4-8').body.output_config, undefined);
+  assert.equal(claude({}).body.max_tokens, 8192);
+  assert.equal(claude({}, 'claude-3-opus').body.max_tokens, 4096);
+
+  const converse = (facts: ModelFacts, model = 'arn:aws:bedrock:profile/1') =>
+    encode(bedrockDialect, model, facts).body;
+  assert.equal(converse({}).inferenceConfig.temperature, 1.5);
+  assert.equal(converse({ maxTemperature: 1 }).inferenceConfig.temperature, 1);
+  assert.equal(converse({ isClaude: true }).inferenceConfig.temperature, 1);
+  assert.equal(converse({}, 'amazon.nova-pro-v1:0').outputConfig, undefined);
+  assert.equal(
+    converse({ structuredOutput: true }, 'amazon.nova-pro-v1:0').outputConfig.textFormat.type,
+    'json_schema',
+  );
+
+  const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', patternProperties: {} } } }];
+  const asked = [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }];
+  const messages = [
+    { role: 'user', content: 'Hi' },
+    { role: 'assistant', content: null, tool_calls: asked },
+    { role: 'tool', tool_call_id: 'c', content: 'ok' },
+  ];
+  const gemini = (model: string, facts: ModelFacts) => {
+    const { body, dropped } = encode(googleDialect, model, facts, { tools, messages });
+    const [declared] = body.tools[0].functionDeclarations;
+    const signed = body.contents[1].parts[0].thoughtSignature !== undefined;
+    return [declared.parametersJsonSchema !== undefined, !dropped.includes('response_format'), signed];
+  };
+  assert.deepEqual(gemini('house-model', {}), [false, false, false]);
+  assert.deepEqual(gemini('house-model', { jsonSchema: true }), [true, false, false]);
+  assert.deepEqual(gemini('house-model', { jsonWithTools: true }), [false, true, false]);
+  assert.deepEqual(gemini('house-model', { needsProofs: true }), [false, false, true]);
+  const nothing = { jsonSchema: false, jsonWithTools: false, needsProofs: false };
+  assert.deepEqual(gemini('gemini-3-pro-preview', {}), [true, true, true]);
+  assert.deepEqual(gemini('gemini-3-pro-preview', nothing), [false, false, false]);
+});
+
+test('the rows of all Claude, Gemini and Nova models say what their APIs take, as their names let one expect', () => {
+  let seen = 0;
+  for (const api of ['anthropic', 'google', 'google-vertex', 'amazon-bedrock']) {
+    for (const { id, ...row } of knownModels(api).values()) {
+      if (!/claude|gemini-\d|amazon\.nova/.test(id) || id.includes('embedding')) continue;
+      const { defaultMaxTokens: _, ...expected } = takenBy({ model: id });
+      for (const [fact, value] of Object.entries(expected)) {
+        assert.equal((row as Json)[fact], value, `${api}/${id}: ${fact}`);
+      }
+      seen += 1;
+    }
+  }
+  assert.ok(seen > 100);
 });
 
 test('the row of a model of OpenAI says whether it counts what it thinks, and the limit has its name then', () => {

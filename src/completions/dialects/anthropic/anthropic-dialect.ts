@@ -251,7 +251,7 @@ const TAKEN = takenFields(
 );
 
 function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
-  const model = claudeModel(context.model, context.facts);
+  const model = claudeModel(context);
   const { names, extra, steps } = startTranslation(request, TAKEN);
   const { system, turns, calledNames } = readConversation(request.messages, steps);
   const instructions = system.filter(({ text }) => text.trim() !== '');

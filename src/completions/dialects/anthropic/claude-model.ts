@@ -1,6 +1,6 @@
 import type { ChatRequest, Usage } from '../../contract/chat.ts';
 import { usageOf } from '../answer.ts';
-import { type ModelFacts, namedThinking, nearestEffort, type ThinkingFacts, versionOf } from '../dialect.ts';
+import { type DialectContext, nearestEffort, type ThinkingFacts, takenBy, thinkingOf } from '../dialect.ts';
 import { asCount, asObject, type JsonObject } from '../json-value.ts';
 
 /** What a model's row of the catalogue, else its name, tells about what its API takes. Claude's versions differ, and say so by refusing. */
@@ -14,36 +14,20 @@ export interface ClaudeModel {
   readonly defaultMaxTokens: number;
 }
 
-/** Others that speak Claude's dialect: nothing is taken for granted. */
-const UNKNOWN_MODEL: ClaudeModel = {
-  thinking: { style: 'budget', efforts: ['none'] },
-  samplingFields: 2,
-  followsSchema: false,
-  defaultMaxTokens: 8192,
-};
+/** How others think that speak Claude's dialect. */
+const UNKNOWN_THINKING: ThinkingFacts = { style: 'budget', efforts: ['none'] };
+const UNKNOWN_MAX_TOKENS = 8192;
 
-export function claudeModel(name: string, facts: ModelFacts = {}): ClaudeModel {
-  const named = namedModel(name);
-  const { reasoning, thinking, temperature, structuredOutput } = facts;
+export function claudeModel(context: Pick<DialectContext, 'model' | 'facts'>): ClaudeModel {
+  const { reasoning, temperature } = context.facts ?? {};
+  const { isClaude, sampling = 2, structuredOutput = false, defaultMaxTokens = UNKNOWN_MAX_TOKENS } = takenBy(context);
+  // Of a Claude that neither the row nor the table says more of, one that thinks is known by its row alone.
+  const unknown = isClaude !== true || reasoning === true ? UNKNOWN_THINKING : undefined;
   return {
-    ...named,
-    thinking: reasoning === false ? undefined : (thinking ?? named.thinking ?? (reasoning && UNKNOWN_MODEL.thinking)),
-    samplingFields:
-      temperature === false ? 0 : temperature === true && named.samplingFields === 0 ? 1 : named.samplingFields,
-    followsSchema: structuredOutput ?? named.followsSchema,
-  };
-}
-
-function namedModel(name: string): ClaudeModel {
-  const at = name.indexOf('claude');
-  if (at === -1) return UNKNOWN_MODEL;
-  const words = name.slice(at).split(/[^a-z0-9]/);
-  const version = versionOf(name, 'claude');
-  return {
-    thinking: namedThinking(name),
-    samplingFields: version >= 407 ? 0 : version >= 401 ? 1 : 2,
-    followsSchema: version >= 405 || (version >= 401 && words.includes('opus')),
-    defaultMaxTokens: version >= 307 ? 32_000 : version >= 305 ? 8192 : 4096,
+    thinking: reasoning === false ? undefined : (thinkingOf(context) ?? unknown),
+    samplingFields: temperature === false ? 0 : temperature === true && sampling === 0 ? 1 : sampling,
+    followsSchema: structuredOutput,
+    defaultMaxTokens,
   };
 }
 

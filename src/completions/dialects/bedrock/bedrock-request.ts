@@ -23,6 +23,7 @@ import {
   nearestEffort,
   pathSegment,
   type Steps,
+  takenBy,
   thinkingOf,
   type UpstreamRequest,
 } from '../dialect.ts';
@@ -50,7 +51,7 @@ const CONVERSE_FIELDS: ReadonlySet<string> = new Set([
 ]);
 
 export function encodeBedrockRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
-  const model = claudeModel(context.model, context.facts);
+  const model = claudeModel(context);
   const { names, extra, steps } = startTranslation(request, TAKEN);
   if (cacheMarkers(request).some(({ ttl = '5m' }) => ttl !== '5m')) names.add('cache_control.ttl');
   const { system, turns, calledNames } = readConversation(request.messages, steps);
@@ -94,15 +95,14 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
 }
 
 /** Claude's ways to think are its own, so that a row may say so of a model whose name does not. */
-function isClaude({ model, facts }: DialectContext): boolean {
-  const style = facts?.thinking?.style;
-  return style === undefined ? model.includes('claude') : style === 'adaptive' || style === 'budget';
+function isClaude(context: DialectContext): boolean {
+  const style = context.facts?.thinking?.style;
+  return style === undefined ? takenBy(context).isClaude === true : style === 'adaptive' || style === 'budget';
 }
 
 /** Older Claude models and Nova must be made to call a tool instead. */
 function followsSchema(context: DialectContext, model: ClaudeModel): boolean {
-  const { model: name, facts } = context;
-  return isClaude(context) ? model.followsSchema : (facts?.structuredOutput ?? !name.includes('amazon.nova'));
+  return isClaude(context) ? model.followsSchema : (takenBy(context).structuredOutput ?? true);
 }
 
 function jsonFormat({ name, schema }: AnswerSchema, dropped: Set<string>, steps: Steps): JsonObject {
@@ -124,7 +124,7 @@ function encodeInference(
   dropped: Set<string>,
 ): JsonObject {
   const stop = visibleStops(request, dropped);
-  const warmest = isClaude(context) || context.model.includes('amazon.') ? 1 : 2;
+  const warmest = takenBy(context).maxTemperature ?? (isClaude(context) ? 1 : 2);
   return {
     ...(limit !== undefined && { maxTokens: limit }),
     ...(temperature !== undefined && { temperature: Math.min(warmest, temperature) }),

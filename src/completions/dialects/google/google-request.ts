@@ -15,10 +15,11 @@ import {
   nearestEffort,
   pathSegment,
   type Steps,
+  type TakenFacts,
   type ThinkingFacts,
+  takenBy,
   thinkingOf,
   type UpstreamRequest,
-  versionOf,
 } from '../dialect.ts';
 import { asObject, asText, asWords, type JsonObject } from '../json-value.ts';
 import {
@@ -47,12 +48,13 @@ export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, cont
   dropCacheMarkers(request, names);
   const { system, turns } = readConversation(request.messages, steps);
   const use = readTools(request, steps);
-  const schemas: SchemaOptions = { model: context.model, dropped: names, steps };
+  const takes = takenBy(context);
+  const schemas: SchemaOptions = { takes, dropped: names, steps };
   for (const name of use.dropped) names.add(name);
   const { generationConfig: ownConfig, top_k: _, ...ownFields } = extra;
   const body: JsonObject = {
     ...(system.length > 0 && { systemInstruction: { parts: system.map(({ text }) => ({ text })) } }),
-    contents: encodeContents(turns, { model: context.model, withCallIds: host === 'google', dropped: names, steps }),
+    contents: encodeContents(turns, { takes, withCallIds: host === 'google', dropped: names, steps }),
     ...encodeTools(use, schemas),
     generationConfig: {
       ...encodeConfig(request),
@@ -99,10 +101,10 @@ function encodeConfig(request: ChatRequest): JsonObject {
 
 /** Before Gemini 3 a model either calls functions or answers in JSON. */
 function encodeFormat(request: ChatRequest, hasTools: boolean, options: SchemaOptions): JsonObject {
-  const { model, dropped } = options;
+  const { takes, dropped } = options;
   const { response_format: format } = request;
   if (format?.type !== 'json_object' && format?.type !== 'json_schema') return {};
-  if (hasTools && geminiVersion(model) < 300) {
+  if (hasTools && takes.jsonWithTools !== true) {
     dropped.add('response_format');
     return {};
   }
@@ -116,7 +118,7 @@ function encodeFormat(request: ChatRequest, hasTools: boolean, options: SchemaOp
 }
 
 interface SchemaOptions {
-  readonly model: string;
+  readonly takes: TakenFacts;
   /** Names of what cannot be sent are added to it. */
   readonly dropped: Set<string>;
   readonly steps: Steps;
@@ -126,9 +128,9 @@ interface SchemaOptions {
 function encodeSchema(
   schema: unknown,
   field: string,
-  { model, dropped, steps }: SchemaOptions,
+  { takes, dropped, steps }: SchemaOptions,
 ): { readonly isJsonSchema: boolean; readonly schema: JsonObject } {
-  if (takesJsonSchema(model) && needsJsonSchema(schema, steps)) {
+  if (takes.jsonSchema === true && needsJsonSchema(schema, steps)) {
     return { isJsonSchema: true, schema: asObject(googleJsonSchema(schema, steps)) ?? {} };
   }
   const lost = new Set<string>();
@@ -140,10 +142,7 @@ function encodeSchema(
 function encodeThinking(request: ChatRequest, context: DialectContext, dropped: Set<string>): JsonObject {
   const { reasoning_effort: effort } = request;
   const budget = thinkingBudget(request);
-  const { model, facts } = context;
-  // A name without a version (`gemini-flash-latest`) of a model that thinks gets a budget, which newer ones take as well.
-  const unnamed = facts?.reasoning === true && model.includes('gemini') ? UNNAMED : undefined;
-  const thinking = thinkingOf(context) ?? unnamed;
+  const thinking = thinkingOf(context);
   if (effort === null || effort === undefined) {
     return thinking?.style === 'budget' && budget !== undefined ? { thinkingConfig: { thinkingBudget: budget } } : {};
   }
@@ -182,7 +181,7 @@ function encodeChoice(choice: ToolUse['choice']): JsonObject | undefined {
 export const LOST_SIGNATURE = 'skip_thought_signature_validator';
 
 interface ContentsOptions {
-  readonly model: string;
+  readonly takes: TakenFacts;
   /** Vertex refuses ids of calls, and pairs calls and results by their order. */
   readonly withCallIds: boolean;
   /** Names of what cannot be sent are added to it. */
@@ -239,8 +238,8 @@ function encodeModelTurn(items: readonly TurnItem[], options: ContentsOptions): 
 }
 
 /** From Gemini 3 on a turn's first call must have a signature. */
-function lost({ model }: ContentsOptions): string | undefined {
-  return geminiVersion(model) >= 300 ? LOST_SIGNATURE : undefined;
+function lost({ takes }: ContentsOptions): string | undefined {
+  return takes.needsProofs === true ? LOST_SIGNATURE : undefined;
 }
 
 function ownSignature(call: ToolCall): string | undefined {
@@ -290,18 +289,6 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 
 /** What a model thinks at the least that cannot be asked not to (Gemini 2.5 Pro). */
 const MIN_BUDGET = 128;
-const UNNAMED: ThinkingFacts = { style: 'budget', efforts: ['none'] };
-
-/** 205 for `gemini-2.5-flash`; 0 for a model that is not a Gemini. */
-function geminiVersion(model: string): number {
-  return model.includes('gemini') ? versionOf(model, 'gemini') : 0;
-}
-
-/** Models since 2.5, and names without a version (`gemini-flash-latest`), take JSON Schema as it is. */
-function takesJsonSchema(model: string): boolean {
-  const version = geminiVersion(model);
-  return version === 0 ? model.includes('gemini') : version >= 205;
-}
 
 /** OpenAI's `reasoning_effort` as a budget or, from Gemini 3 on, as a level. Undefined: the model has neither. */
 function thinkingConfig(thinking: ThinkingFacts, effort: string, given: number | undefined): JsonObject | undefined {

@@ -1,6 +1,6 @@
 import type { ChatMessage, ChatRequest, ContentPart } from '../../contract/chat.ts';
 import { cacheMarkers } from '../conversation.ts';
-import { type Dialect, type DialectContext, pathSegment, type UpstreamRequest } from '../dialect.ts';
+import { countsReasoning, type Dialect, type DialectContext, pathSegment, type UpstreamRequest } from '../dialect.ts';
 import { failureInBody } from '../failure.ts';
 import type { JsonObject } from '../json-value.ts';
 import { asksForSomething, plainResults } from '../request-fields.ts';
@@ -46,8 +46,6 @@ export function azurePath(baseUrl: string, deployment: string, operation: string
 /** Fields that a request of the Responses API may have, and that many servers of this dialect refuse. */
 const ONLY_OPENAI = ['prompt_cache_key', 'prompt_cache_retention', 'verbosity'] as const;
 const NOTHING_REFUSED: ReadonlySet<string> = new Set();
-/** Names of OpenAI's models that count what they think as output and refuse the old name of the limit. */
-const COUNTS_REASONING = /^(?:o[1-9]|gpt-(?:[5-9]|[1-9]\d))/;
 
 /**
  * Passes OpenAI's request on unchanged, except for the fields that this API refuses. `refuses` may also name `developer` (the role
@@ -83,11 +81,6 @@ function encodeOpenaiRequest(request: ChatRequest, context: DialectContext): Ups
   }
   askForUsage(body, request, context);
   return { path: '/chat/completions', headers: {}, body, dropped };
-}
-
-/** Whether a model of OpenAI's counts what it thinks: its row says so, else its name. */
-function countsReasoning({ model, facts, servesResponses }: DialectContext): boolean {
-  return (servesResponses === true ? facts?.reasoning : undefined) ?? COUNTS_REASONING.test(model);
 }
 
 /** The limit has two names, and some APIs know only one of them. */
