@@ -1,3 +1,4 @@
+import type { Kysely } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import type { BridgeSchema, SessionRow, UpdateChunkRow } from './bridge-schema.ts';
@@ -10,6 +11,8 @@ export interface UpdateStore {
   insert(chunks: readonly UpdateChunk[]): readonly Statement[];
   /** The next chunks that have something after `afterSeq`, in order. */
   readAfter(sessionKey: string, afterSeq: number): Promise<readonly UpdateChunkRow[]>;
+  /** As `readAfter`, without the chunks in whose text the word does not stand: the database looks for it. */
+  readNaming(sessionKey: string, afterSeq: number, word: string): Promise<readonly UpdateChunkRow[]>;
   /** The number of the last one that is stored; 0 when there is none. */
   lastSeq(sessionKey: string): Promise<number>;
   /**
@@ -28,7 +31,7 @@ const PAGE = 8;
 
 export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore {
   const inserts = SIZES.map((size) => ({ size, make: compileInsert(database, size) }));
-  const readAfter = database.statement((query, given: { sessionKey: string; afterSeq: number }) =>
+  const after = (query: Kysely<BridgeSchema>, given: { sessionKey: string; afterSeq: number }) =>
     query
       .selectFrom('session_updates')
       .selectAll()
@@ -43,7 +46,10 @@ export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore
       )
       .where('last_seq', '>', given.afterSeq)
       .orderBy('first_seq')
-      .limit(PAGE),
+      .limit(PAGE);
+  const readAfter = database.statement(after);
+  const readNaming = database.statement((query, given: { sessionKey: string; afterSeq: number; pattern: string }) =>
+    after(query, given).where('updates', 'like', given.pattern),
   );
   const lastSeq = database.statement((query, given: { sessionKey: string }) =>
     query
@@ -63,6 +69,9 @@ export function createUpdateStore(database: Database<BridgeSchema>): UpdateStore
       return statements;
     },
     readAfter: (sessionKey, afterSeq) => database.readKeyed(readAfter({ sessionKey, afterSeq })),
+    // The text of the whole session is searched: that is not work for the thread of the requests.
+    readNaming: (sessionKey, afterSeq, word) =>
+      database.read(readNaming({ sessionKey, afterSeq, pattern: `%"${word}"%` })),
     lastSeq: async (sessionKey) => (await database.readKeyed(lastSeq({ sessionKey })))[0]?.last_seq ?? 0,
     readManyAfter: (sessionKey, afterSeq) =>
       database.transaction(async ({ run }) => (await run(readAfter({ sessionKey, afterSeq }))).rows),

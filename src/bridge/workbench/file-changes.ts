@@ -24,7 +24,7 @@ interface FileChangesOptions {
   readonly checkpoints: Checkpoints;
   readonly directories: Pick<WorkingDirectories, 'check'>;
   readonly confine: Confine;
-  readonly history: Pick<History, 'firstSeq' | 'updates'>;
+  readonly history: Pick<History, 'firstSeq' | 'toolCalls'>;
   readonly alone: SessionOrchestrator['alone'];
   makeId(prefix: string): string;
   /** Stores what the session has changed in all. */
@@ -32,9 +32,8 @@ interface FileChangesOptions {
 }
 
 const MAX_DIFF_LENGTH = 1024 * 1024;
-/** Pages of updates that are looked at where no folder was saved. */
-const MAX_PAGES = 20;
-const PAGE = 2000;
+/** Updates about tool calls that are looked at where no folder was saved. */
+const MAX_CALLS = 40_000;
 const REQUEST_MS = 20_000;
 const UNDO_MS = 10 * 60_000;
 
@@ -50,19 +49,13 @@ export function createFileChanges(options: FileChangesOptions): FileChanges {
   /** What agents have reported, by path: the last report of each tool call counts. */
   async function reported(session: SessionRef, turnId: string | undefined): Promise<ReadonlyMap<string, FileChange[]>> {
     const calls = new Map<string, readonly FileChange[]>();
-    let afterSeq = turnId === undefined ? 0 : (await firstSeq(session, turnId)) - 1;
-    for (let page = 0; page < MAX_PAGES; page += 1) {
-      const { updates, lastSeq, hasLater } = await history.updates(session.key, {
-        afterSeq,
-        limit: PAGE,
-        kinds: 'tool_call',
-      });
-      for (const update of updates) {
-        if (!('toolCallId' in update) || !('changes' in update) || update.changes === undefined) continue;
-        calls.set(`${update.turnId} ${update.toolCallId}`, update.changes as readonly FileChange[]);
-      }
-      if (!hasLater) break;
-      afterSeq = lastSeq;
+    const afterSeq = turnId === undefined ? 0 : (await firstSeq(session, turnId)) - 1;
+    let seen = 0;
+    for await (const update of history.toolCalls(session.key, afterSeq)) {
+      seen += 1;
+      if (seen > MAX_CALLS) break;
+      if (!('toolCallId' in update) || !('changes' in update) || update.changes === undefined) continue;
+      calls.set(`${update.turnId} ${update.toolCallId}`, update.changes as readonly FileChange[]);
     }
     return Map.groupBy([...calls.values()].flat(), ({ path }) => path);
   }

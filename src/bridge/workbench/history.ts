@@ -22,6 +22,8 @@ import { decodeCursor, encodeCursor } from './session-list.ts';
 export interface History {
   turns(sessionKey: string, before: string | undefined, limit?: number): Promise<TurnPage>;
   updates(sessionKey: string, query: UpdateQuery): Promise<UpdatePage>;
+  /** The tool calls of a session, from a number on. Most of a long session is text, which is not read for them. */
+  toolCalls(sessionKey: string, afterSeq: number): AsyncGenerator<PlainUpdate>;
   /** The number of the first update of a turn; undefined when the session has no such turn. */
   firstSeq(sessionKey: string, turnId: string): Promise<number | undefined>;
   audit(principal: Principal, query: AuditQuery): Promise<AuditPage>;
@@ -44,7 +46,7 @@ type ExportPiece = ExportPage;
 
 interface HistoryOptions {
   readonly store: HistoryStore;
-  readonly updates: Pick<UpdateStore, 'readAfter'>;
+  readonly updates: Pick<UpdateStore, 'readAfter' | 'readNaming'>;
   /** Stores what waits: what clients have seen can then be read. */
   flush(): Promise<void>;
 }
@@ -67,6 +69,8 @@ const WHOLE_LENGTH = 2 ** 30;
 const EXPORT_PAGE_LENGTH = 1024 * 1024;
 const TURN = 'turn-';
 const UPDATE = 'update-';
+/** The kind of updates about tool calls. It stands in their stored text, and in little else. */
+const TOOL_CALL = 'tool_call';
 const MAX_TOOL_LINES = 1000;
 const MAX_TOOL_LINE = 500;
 
@@ -168,13 +172,16 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
     }
   }
 
-  async function* eachUpdate(sessionKey: string, afterSeq = 0): AsyncGenerator<PlainUpdate> {
+  async function* eachUpdate(sessionKey: string, afterSeq = 0, naming?: string): AsyncGenerator<PlainUpdate> {
     for (let last = afterSeq; ; ) {
-      const chunks = await updates.readAfter(sessionKey, last);
+      const chunks = await (naming === undefined
+        ? updates.readAfter(sessionKey, last)
+        : updates.readNaming(sessionKey, last, naming));
       if (chunks.length === 0) return;
       for (const chunk of chunks) {
         for (const [index, text] of chunk.updates.split('\n').entries()) {
-          if (chunk.first_seq + index > last) yield plainUpdate(text, chunk.at);
+          if (chunk.first_seq + index <= last || (naming !== undefined && !text.includes(naming))) continue;
+          yield plainUpdate(text, chunk.at);
         }
         last = chunk.last_seq;
       }
@@ -230,9 +237,9 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
 
   async function toolLines(sessionKey: string, { firstSeq, lastSeq }: TurnView): Promise<string> {
     const lines = new Map<string, string>();
-    for await (const update of eachUpdate(sessionKey, firstSeq - 1)) {
+    for await (const update of eachUpdate(sessionKey, firstSeq - 1, TOOL_CALL)) {
       if ((lastSeq > 0 && update.seq > lastSeq) || lines.size >= MAX_TOOL_LINES) break;
-      if (update.kind !== 'tool_call' || !('toolCallId' in update) || lines.has(String(update.toolCallId))) continue;
+      if (update.kind !== TOOL_CALL || !('toolCallId' in update) || lines.has(String(update.toolCallId))) continue;
       lines.set(String(update.toolCallId), `- ${oneLine(String(update.title)).slice(0, MAX_TOOL_LINE)}\n`);
     }
     return lines.size > 0 ? `${[...lines.values()].join('')}\n` : '';
@@ -278,6 +285,11 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
         hasEarlier: bounds.first < firstSeq,
         hasLater: bounds.last > lastSeq,
       };
+    },
+    async *toolCalls(sessionKey, afterSeq) {
+      await flush();
+      for await (const update of eachUpdate(sessionKey, afterSeq, TOOL_CALL))
+        if (update.kind === TOOL_CALL) yield update;
     },
     async firstSeq(sessionKey, turnId) {
       await flush();

@@ -158,6 +158,13 @@ for (const engine of engines) {
       }
       assert.deepEqual(read, ['again\nagain', ...rest.map((chunk) => chunk.updates)]);
       assert.equal((await updates.readAfter('s', 2))[0]?.first_seq, 3);
+      const named = [7, 140].map((index) => ({ ...chunks[index], updates: `${index}\n{"kind":"tool_call"}` }));
+      await database.write(updates.insert(named.map((chunk) => ({ ...first, ...chunk, session_key: 't' }))));
+      const found = async (after: number) =>
+        (await updates.readNaming('t', after, 'tool_call')).map((chunk) => chunk.first_seq);
+      assert.deepEqual(await found(0), [15, 281], 'those whose text has the word');
+      assert.deepEqual(await found(16), [281]);
+      assert.deepEqual(await updates.readNaming('s', 0, 'tool_call'), []);
     });
 
     test('only turns of instances without a heartbeat are ended, each once, with new numbers', async () => {

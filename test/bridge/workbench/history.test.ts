@@ -20,7 +20,7 @@ test('the last number of a page counts what was stored while it was read, so tha
   };
   const history = createHistory({
     store: reads as Partial<HistoryStore> as HistoryStore,
-    updates: { readAfter: async () => [] },
+    updates: { readAfter: async () => [], readNaming: async () => [] },
     flush: async () => undefined,
   });
   const page = await history.updates('key', {});
