@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, embedMany, generateImage, generateText, isStepCount, jsonSchema, streamText, tool } from 'ai';
+import { CODE } from '../../src/console/data/chat-code.ts';
+import { runNode } from '../kit/run-node.ts';
 import { KEY, MODEL, startTrestleWithModel } from './trestle-with-model.ts';
 
-const { program } = await startTrestleWithModel({ after });
+const { program, requests } = await startTrestleWithModel({ after });
 const trestle = createOpenAICompatible({
   name: 'trestle',
   baseURL: `${program.url}/v1`,
@@ -48,6 +50,51 @@ test('P-24: the ai package runs a tool and gets the answer that follows, streame
   const streamed = streamText(request);
   await streamed.consumeStream();
   assert.equal(await streamed.text, 'The tool says: sun in Oslo');
+});
+
+test('the code that the playground shows for the ai package runs, with tools and a picture', async () => {
+  const url = 'data:image/png;base64,iVBORw0KGgo=';
+  const weather = { name: 'get_weather', parameters: { type: 'object' } };
+  const code = CODE['AI SDK'](
+    {
+      model: MODEL,
+      messages: [
+        { role: 'system', content: 'Be "brief"' },
+        { role: 'user', content: 'One' },
+        { role: 'assistant', content: 'Two' },
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'Three' },
+            { type: 'image_url', image_url: { url } },
+          ],
+        },
+      ],
+      max_tokens: 50,
+      reasoning_effort: 'low',
+      tools: [{ type: 'function', function: weather }],
+    },
+    `${program.url}/v1`,
+  );
+  // As a module of this folder, so that it finds the packages.
+  const output = await runNode(['--input-type=module', '--eval', code], { OPENAI_API_KEY: KEY }, 'test/clients');
+  assert.match(output, /^You said: /);
+  const sent = requests.at(-1)?.json as {
+    messages: readonly { content: unknown }[];
+    tools: readonly { function: { name: string } }[];
+    max_tokens: number;
+    reasoning_effort: string;
+  };
+  assert.deepEqual(
+    [sent.messages[0]?.content, sent.messages[1]?.content, sent.messages[2]?.content],
+    ['Be "brief"', 'One', 'Two'],
+  );
+  assert.deepEqual(sent.messages[3]?.content, [
+    { type: 'text', text: 'Three' },
+    { type: 'image_url', image_url: { url } },
+  ]);
+  assert.equal(sent.tools[0]?.function.name, 'get_weather');
+  assert.deepEqual([sent.max_tokens, sent.reasoning_effort], [50, 'low']);
 });
 
 test('an error is the package’s own, with our status and message', async () => {

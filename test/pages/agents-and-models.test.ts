@@ -22,6 +22,11 @@ test('agents are listed with what to do, and tried; models are found by name', a
   await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Agents' }).click();
   const builtin = page.getByRole('row', { name: /builtin.* ok .*demo\/echo.*messages in a turn, forks/ });
   const scripted = page.getByRole('row', { name: /scripted/ });
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  const command = await page.evaluate<string>('navigator.clipboard.readText()');
+  assert.equal(command, `curl -s '${program.url}/api/bridge/agents'`, 'nobody logs in here');
   await builtin.getByRole('button', { name: 'Test' }).click();
   await builtin.getByText(/first text after \d+ ms, \d+ ms in all/).waitFor();
   // The scripted agent takes its prompt for a script, and says so: the turn has reached it.

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { until } from '../kit/until.ts';
-import { openAsAda } from './logged-in.ts';
+import { openAsAda, readByCurl } from './logged-in.ts';
 import { untilEqual } from './open-page.ts';
 
 test('a key is made, used and removed, and the calls with it are counted and shown', async (t) => {
@@ -19,6 +19,7 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page.getByRole('row', { name: /laptop.*demo\/\*, openai\/\*.*\$2\.50 a day.*never/ }).waitFor();
   await page.getByRole('button', { name: 'Change' }).click();
   const changes = page.getByRole('dialog', { name: 'Change “laptop”' });
+  assert.match(await readByCurl(page, changes), /"name":"laptop"/);
   await changes.getByText('Limits').click();
   await changes.getByLabel('Requests a minute').fill('700');
   await changes.getByLabel('Budget in US dollars').fill('');
@@ -73,6 +74,7 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await calls.first().getByRole('button').click();
   const dialog = page.getByRole('dialog', { name: 'Call' });
   await dialog.getByText(again.headers.get('x-request-id') ?? 'missing').waitFor();
+  assert.ok((await readByCurl(page, dialog)).includes(again.headers.get('x-request-id') ?? 'missing'));
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });
   await page.getByLabel('Outcome').selectOption('error');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { freePort } from '../kit/free-port.ts';
 import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { type OpenPage, openPage } from './open-page.ts';
@@ -50,6 +50,18 @@ export async function openInvited(scope: Scope, link: string, name: string): Pro
   await page.getByRole('button', { name: 'Create my account' }).click();
   await page.getByRole('navigation').getByText(name).waitFor();
   return opened;
+}
+
+/** Copies the command that reads what a part of the page shows, and returns what it reads for the person who is logged in. */
+export async function readByCurl(page: Page, part: Page | Locator): Promise<string> {
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await part.getByRole('button', { name: 'Copy as curl' }).click();
+  await part.getByRole('button', { name: 'Copied' }).waitFor();
+  const command = await page.evaluate<string>('navigator.clipboard.readText()');
+  const [, address = ''] = /^curl -s '([^']+)' -H "Authorization: Bearer \$TRESTLE_TOKEN"$/.exec(command) ?? [];
+  const response = await page.context().request.get(address);
+  assert.equal(response.status(), 200, command);
+  return response.text();
 }
 
 export async function logIn(page: Page, name: string, password: string): Promise<void> {

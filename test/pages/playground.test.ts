@@ -12,6 +12,9 @@ import { openPage, untilEqual } from './open-page.ts';
 
 const MODULES = join(import.meta.dirname, '..', '..', 'node_modules');
 const RUN_MS = 60_000;
+const TOOLS = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object', required: [] } } }];
+/** A picture of one dot. */
+const DOT = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 /** Runs what the page shows as JavaScript, with the client of OpenAI that it imports. */
 async function runModule(scope: TestContext, code: string): Promise<string> {
@@ -52,13 +55,48 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await dialog.getByRole('button', { name: 'Python' }).click();
   const python = await dialog.locator('pre').first().innerText();
   assert.match(python, /base_url="http:.*\/v1"/);
-  assert.match(python, /create\(\n {4}\*\*\{[\s\S]*"content": "it's a test"[\s\S]*\},\n {4}stream=True,\n\)/);
+  assert.match(
+    python,
+    /json\.loads\(r"""\n\{[\s\S]*"content": "it's a test"[\s\S]*\}\n"""\)\n.*create\(\*\*request, stream=True\)/,
+  );
+  await dialog.getByRole('button', { name: 'AI SDK' }).click();
+  await dialog
+    .getByText(/model: trestle\("demo\/echo"\),\s+system: "it's a test",[\s\S]*maxOutputTokens: 3,/)
+    .waitFor();
   await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
 
-  await page.getByLabel('Message').press('Enter');
+  // One of the models has a system prompt and tools of its own; a picture goes to both.
+  await page.getByLabel('Of which model').selectOption('2 lab/small');
+  await page.getByLabel('System prompt').fill('be brief');
+  await page.getByLabel('Tools, as JSON').fill('[{"type": "function"}]');
+  await page.getByRole('alert').getByText('number 1 is not of the form').waitFor();
+  await untilEqual(() => page.getByRole('button', { name: 'Send' }).isEnabled(), false);
+  await page.getByLabel('Tools, as JSON').fill(JSON.stringify(TOOLS));
+  await page.getByRole('alert').waitFor({ state: 'detached' });
+  await page.getByLabel('Of which model').selectOption('all models');
+  await untilEqual(() => page.getByLabel('System prompt').inputValue(), "it's a test");
+  await page.evaluate(`
+    const clipboardData = new DataTransfer();
+    const bytes = Uint8Array.from(atob('${DOT}'), (one) => one.charCodeAt(0));
+    clipboardData.items.add(new File([bytes], 'dot.png', { type: 'image/png' }));
+    const paste = new ClipboardEvent('paste', { clipboardData, bubbles: true });
+    document.querySelector('.playground-form textarea').dispatchEvent(paste);
+  `);
+  await page.getByRole('button', { name: 'Remove dot.png' }).waitFor();
+  await page.getByLabel('Message', { exact: true }).press('Enter');
   await first.getByText('one two three', { exact: true }).waitFor();
   await first.getByText(/ms in all · 7 \+ 3 tokens · .*ended by length · by demo\/echo/).waitFor();
   await second.getByText('the first half').waitFor();
+  await first.getByRole('img', { name: 'Sent with the question' }).waitFor();
+  const [asked] = model.asked;
+  assert.deepEqual(asked?.tools, TOOLS);
+  assert.equal(asked.messages[0]?.content, 'be brief');
+  assert.deepEqual(asked.messages.at(-1)?.content, [
+    { type: 'text', text: 'one two three four' },
+    { type: 'image_url', image_url: { url: `data:image/png;base64,${DOT}` } },
+  ]);
+  await page.getByRole('button', { name: 'Remove dot.png' }).waitFor({ state: 'detached' });
   await untilEqual(() => second.getByText('the second').count(), 0, 'the rest has not come yet');
   await untilEqual(() => page.getByRole('button', { name: 'Send' }).isEnabled(), false);
   model.sendRest();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { until } from '../kit/until.ts';
-import { openAsAda, openInvited, PASSWORD } from './logged-in.ts';
+import { openAsAda, openInvited, PASSWORD, readByCurl } from './logged-in.ts';
 import { untilEqual } from './open-page.ts';
 
 /** People with the usual plan may use agents here. */
@@ -46,6 +46,7 @@ test('an administrator makes a team, says who is in it, changes it and removes i
   await members.getByRole('button', { name: 'Add' }).click();
   await members.getByRole('listitem').filter({ hasText: 'Ada this is you' }).getByText('owner · since').waitFor();
   await page.getByRole('link', { name: 'Work for this team' }).waitFor();
+  assert.match(await readByCurl(page, page), /"name":"Ada"/);
 
   // Someone without an account comes into the team by a link.
   const invitations = page.getByRole('region', { name: 'Invitations' });

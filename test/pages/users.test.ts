@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { logIn, openAsAda, openInvited, PASSWORD } from './logged-in.ts';
+import { logIn, openAsAda, openInvited, PASSWORD, readByCurl } from './logged-in.ts';
 import { openPage, untilEqual } from './open-page.ts';
 
 test('administrators invite, change, pause and remove people, and see what happened; others see none of it', async (t) => {
@@ -45,6 +45,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   await page.getByRole('row', { name: /Ada/ }).waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Ben' }).click();
   const dialog = page.getByRole('dialog', { name: 'Ben' });
+  assert.match(await readByCurl(page, dialog), /"email":"ben@example\.com"/);
   await dialog.getByLabel('Role').selectOption('readonly');
   await dialog.getByText('The role is changed.').waitFor();
   await dialog.getByLabel('New plan').fill('no-such-plan');

@@ -1,15 +1,7 @@
 import { createParser } from 'eventsource-parser';
+import type { ChatRequest } from './chat-code.ts';
 import { type Call, listCalls } from './completions.ts';
-import { BASE, openStream, Problem } from './request.ts';
-
-/** A question as `/v1/chat/completions` takes it: what the console sends of it. */
-export interface ChatRequest {
-  readonly model: string;
-  readonly messages: readonly { readonly role: 'system' | 'user' | 'assistant'; readonly content: string }[];
-  readonly temperature?: number;
-  readonly max_tokens?: number;
-  readonly reasoning_effort?: string;
-}
+import { openStream, Problem } from './request.ts';
 
 interface Usage {
   readonly prompt_tokens: number;
@@ -146,38 +138,3 @@ export async function findCall(requestId: string): Promise<Call | undefined> {
   }
   return undefined;
 }
-
-const stringOf = (value: unknown) => JSON.stringify(value, undefined, 2);
-
-/** The same request in other programs, by the name of the language. The key is that of the environment. */
-export const CODE: Readonly<Record<'curl' | 'JavaScript' | 'Python', (request: ChatRequest) => string>> = {
-  // Within single quotes a shell changes nothing; a quote itself is written outside of them.
-  curl: (request) => `curl -N ${location.origin}${BASE}/v1/chat/completions \\
-  -H "Authorization: Bearer $OPENAI_API_KEY" \\
-  -H 'Content-Type: application/json' \\
-  -d '${stringOf({ ...request, stream: true }).replaceAll("'", "'\\''")}'`,
-  JavaScript: (request) => `import OpenAI from 'openai';
-
-const client = new OpenAI({
-  baseURL: ${JSON.stringify(`${location.origin}${BASE}/v1`)},
-  apiKey: process.env.OPENAI_API_KEY,
-});
-const stream = await client.chat.completions.create(${stringOf({ ...request, stream: true })});
-for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta.content ?? '');`,
-  // Strings, numbers and lists are written alike in JSON and in Python.
-  Python: (request) => `import os
-
-from openai import OpenAI
-
-client = OpenAI(
-    base_url=${JSON.stringify(`${location.origin}${BASE}/v1`)},
-    api_key=os.environ["OPENAI_API_KEY"],
-)
-stream = client.chat.completions.create(
-    **${stringOf(request)},
-    stream=True,
-)
-for chunk in stream:
-    if chunk.choices:
-        print(chunk.choices[0].delta.content or "", end="")`,
-};

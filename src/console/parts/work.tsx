@@ -1,7 +1,7 @@
 import { type FormEvent, useState } from 'react';
 import { type LoginAnswer, logIn, logInWithPasskey, proveSecondFactor } from '../data/accounts.ts';
 import { replaceLogin } from '../data/own-account.ts';
-import { BASE, Problem } from '../data/request.ts';
+import { BASE, curlOf, Problem } from '../data/request.ts';
 import { useConsole } from '../shell/console-context.ts';
 import { Dialog, ErrorBox, Field } from './parts.tsx';
 
@@ -178,6 +178,13 @@ export function CopyButton({ text, label = 'Copy' }: CopyProps) {
       {isCopied ? 'Copied' : label}
     </button>
   );
+}
+
+/** Copies the call that reads a thing. Where nobody logs in, only what belongs to people needs a token. */
+export function CopyCurl({ path }: { readonly path: string }) {
+  const { system, person } = useConsole();
+  const isOpen = system.signIn === 'open' && (person === undefined || path.startsWith('/api/bridge/'));
+  return <CopyButton key={path} label="Copy as curl" text={curlOf(path, isOpen)} />;
 }
 
 /** Asks before something that cannot be undone. */

@@ -5,7 +5,7 @@ import type { AgentEntry, AgentLogin } from '../../../bridge/contract/surface.ts
 import { installAgent, listAgents, logInAgent, testAgent } from '../../data/bridge.ts';
 import { ErrorBox, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
-import { CopyButton, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
+import { CopyButton, CopyCurl, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 
 /** The agents of the server: which can be used, what to do about the others, and what each can do. */
@@ -22,6 +22,7 @@ export default function Agents() {
       <header className="bar">
         <h1>Agents</h1>
         <span className="quiet">Programs that work on tasks for this server</span>
+        <CopyCurl path="/api/bridge/agents" />
       </header>
       <ErrorBox error={agents.error} />
       {agents.data === undefined && agents.error === null ? <p className="quiet loading">Loading …</p> : null}

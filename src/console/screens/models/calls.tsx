@@ -4,6 +4,7 @@ import type { CallsQuery } from '../../../completions/contract/calls.ts';
 import { type Call, listCalls, readCall } from '../../data/completions.ts';
 import { Dialog, ErrorBox, More, useFilters } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
+import { CopyCurl } from '../../parts/work.tsx';
 
 const OUTCOMES = ['ok', 'error', 'aborted', 'partial', 'cached'] as const;
 const TEXTS = ['model', 'api', 'key', 'owner', 'request_id', 'from', 'to'] as const;
@@ -172,6 +173,7 @@ function CallDialog({ id, onClose }: { readonly id: string; readonly onClose: ()
           <pre className="terminal">{visible(call.content.response)}</pre>
         </>
       )}
+      <CopyCurl path={`/v1/usage/calls/${encodeURIComponent(id)}`} />
     </Dialog>
   );
 }

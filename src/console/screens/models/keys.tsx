@@ -6,7 +6,7 @@ import { changeKey, createKey, listKeys, removeKey, rotateKey } from '../../data
 import { BASE } from '../../data/request.ts';
 import { Dialog, ErrorBox } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
-import { Confirm, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
+import { Confirm, CopyCurl, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { KeyForm } from './key-form.tsx';
 
@@ -91,6 +91,7 @@ export default function Keys() {
               await refresh();
             }}
           />
+          <CopyCurl path="/api/auth/keys" />
         </Dialog>
       )}
       {rotated === undefined ? null : (

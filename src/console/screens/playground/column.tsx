@@ -1,6 +1,7 @@
 import { useEffect, useRef } from 'react';
 import { Link } from 'wouter';
-import type { ChatAnswer, ChatRequest } from '../../data/chat-stream.ts';
+import type { ChatPart, ChatRequest } from '../../data/chat-code.ts';
+import type { ChatAnswer } from '../../data/chat-stream.ts';
 import type { Call } from '../../data/completions.ts';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox } from '../../parts/parts.tsx';
@@ -9,7 +10,6 @@ import { countText, moneyText, visible } from '../../parts/text.ts';
 /** A question and its answer. */
 export interface Exchange {
   readonly id: string;
-  readonly prompt: string;
   readonly request: ChatRequest;
   readonly answer: ChatAnswer;
   readonly state: 'running' | 'done' | 'stopped' | 'failed';
@@ -114,11 +114,21 @@ interface ExchangeProps {
 }
 
 function ExchangeView({ exchange, baseline }: ExchangeProps) {
-  const { prompt, answer, state, problem } = exchange;
+  const { request, answer, state, problem } = exchange;
+  const content = request.messages.at(-1)?.content ?? '';
+  const parts: readonly ChatPart[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
   return (
     <article>
       <div className="prompt">
-        <pre>{visible(prompt)}</pre>
+        {parts.map((part, place) =>
+          part.type === 'text' ? (
+            // biome-ignore lint/suspicious/noArrayIndexKey: what was asked does not change
+            <pre key={place}>{visible(part.text)}</pre>
+          ) : (
+            // biome-ignore lint/suspicious/noArrayIndexKey: what was asked does not change
+            <img key={place} src={part.image_url.url} alt={`Sent with the question, number ${place}`} />
+          ),
+        )}
       </div>
       {answer.thinking === '' ? null : (
         <details className="thinking">

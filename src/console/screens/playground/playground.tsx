@@ -1,22 +1,32 @@
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useEffect, useId, useRef, useState } from 'react';
 import { useSearchParams } from 'wouter';
-import { type ChatRequest, CODE, findCall, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
+import { type ChatRequest, CODE } from '../../data/chat-code.ts';
+import { findCall, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
 import { listModels } from '../../data/completions.ts';
 import { storedList } from '../../data/permission-choice.ts';
+import { BASE } from '../../data/request.ts';
 import { CompareDialog } from '../../parts/diff.tsx';
-import { Dialog, ErrorBox, Field } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { CopyButton } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
+import { AttachedFiles, takesFiles } from '../session/attachments.tsx';
+import type { DraftFile } from '../session/next-message.ts';
 import { Column, type Exchange } from './column.tsx';
+import {
+  NO_OPTIONS,
+  OptionFields,
+  type Options,
+  optionsFor,
+  readImages,
+  requestOf,
+  toolsProblem,
+} from './parameters.tsx';
 
 const MAX_COLUMNS = 4;
 const MAX_LISTED = 200;
-const EFFORTS = ['low', 'medium', 'high'] as const;
-const NO_OPTIONS = { system: '', temperature: '', maxTokens: '', effort: '' };
-type Options = typeof NO_OPTIONS;
 
 /** Asks one model or several the same, side by side. Answers end with the page; questions are kept in the browser only. */
 export default function Playground() {
@@ -25,6 +35,10 @@ export default function Playground() {
   const listId = useId();
   const [prompt, setPrompt] = useState('');
   const [options, setOptions] = useState(NO_OPTIONS);
+  /** By the place of a model, what it has instead. */
+  const [own, setOwn] = useState<readonly Options[]>([]);
+  const [images, setImages] = useState<readonly DraftFile[]>([]);
+  const [refusal, setRefusal] = useState<unknown>();
   const [shown, setShown] = useState<'code' | 'compare' | 'history'>();
   const [pinned, setPinned] = useState<number>();
   const history = useHistory();
@@ -32,21 +46,35 @@ export default function Playground() {
   const models = chosen.length > 0 ? chosen : [known.data?.[0]?.id ?? ''];
   const chats = useChats();
   const running = models.filter((_, column) => chats.at(column).at(-1)?.state === 'running').length;
-  const canAsk = prompt.trim() !== '' && running === 0 && models.every((model) => model !== '');
+  const problem = toolsProblem(models.map((_, column) => optionsFor(options, own[column])));
+  const canAsk =
+    prompt.trim() !== '' && running === 0 && problem === undefined && models.every((model) => model !== '');
   // Two dialogs may be closed by Escape one after the other.
   useShortcuts({ ...(running > 0 && { stop: () => chats.stop() }) });
 
   function change(next: readonly string[]): void {
     setGiven(new URLSearchParams(next.map((model) => ['model', model])), { replace: true });
   }
+  const requests = () =>
+    models.map((model, column) =>
+      requestOf({ model, options: optionsFor(options, own[column]), before: chats.at(column), prompt, images }),
+    );
   function ask(event?: FormEvent): void {
     event?.preventDefault();
     if (!canAsk) return;
-    models.forEach((model, column) => {
-      chats.ask(column, requestOf(model, options, chats.at(column), prompt));
+    requests().forEach((request, column) => {
+      chats.ask(column, request);
     });
-    history.add({ prompt, models, options });
+    history.add({ prompt, models, options, own });
     setPrompt('');
+    setImages([]);
+    setRefusal(undefined);
+  }
+  function takeImages(files: readonly File[]): void {
+    readImages(images, files).then((next) => {
+      setImages(next);
+      setRefusal(undefined);
+    }, setRefusal);
   }
   const answered = models.flatMap((model, column) => {
     const text = chats.at(column).at(-1)?.answer.text ?? '';
@@ -105,13 +133,19 @@ export default function Playground() {
                 : () => {
                     chats.remove(column);
                     setPinned(undefined);
+                    setOwn(own.toSpliced(column, 1));
                     change(models.toSpliced(column, 1));
                   }
             }
           />
         ))}
       </div>
-      <form className="playground-form" onSubmit={ask}>
+      <form className="playground-form" onSubmit={ask} {...takesFiles(takeImages)}>
+        <AttachedFiles
+          files={images}
+          isUploading={false}
+          onRemove={(image) => setImages(images.filter((one) => one !== image))}
+        />
         <textarea
           aria-label="Message"
           placeholder="Ask something"
@@ -135,24 +169,21 @@ export default function Playground() {
             Send
           </button>
         </div>
-        <OptionFields options={options} onChange={setOptions} />
+        <OptionFields models={models} shared={options} own={own} onShared={setOptions} onOwn={setOwn} />
+        <ErrorBox error={problem ?? refusal} />
       </form>
       <p className="hidden-label" role="status">
         {running > 0 ? `${running} of ${models.length} answer` : ''}
       </p>
       {shown === 'compare' ? <CompareDialog texts={answered} onClose={hide} /> : null}
-      {shown === 'code' ? (
-        <CodeDialog
-          requests={models.map((model, column) => requestOf(model, options, chats.at(column), prompt))}
-          onClose={hide}
-        />
-      ) : null}
+      {shown === 'code' ? <CodeDialog requests={requests()} onClose={hide} /> : null}
       {shown === 'history' ? (
         <HistoryDialog
           history={history}
           onChoose={(entry) => {
             setPrompt(entry.prompt);
-            setOptions(entry.options);
+            setOptions({ ...NO_OPTIONS, ...entry.options });
+            setOwn(entry.own ?? []);
             if (running === 0) change(entry.models);
             hide();
           }}
@@ -182,7 +213,7 @@ function CodeDialog({ requests, onClose }: CodeDialogProps) {
         ))}
       </fieldset>
       {requests.map((request, column) => {
-        const text = CODE[language](request);
+        const text = CODE[language](request, `${location.origin}${BASE}/v1`);
         return (
           // biome-ignore lint/suspicious/noArrayIndexKey: a column is its place
           <div key={column} className="shown-once">
@@ -200,6 +231,7 @@ interface Asked {
   readonly prompt: string;
   readonly models: readonly string[];
   readonly options: Options;
+  readonly own?: readonly Options[];
 }
 
 const isAsked = (entry: unknown): entry is Asked =>
@@ -257,77 +289,6 @@ function HistoryDialog({ history, onChoose, onClose }: HistoryDialogProps) {
   );
 }
 
-interface OptionFieldsProps {
-  readonly options: Options;
-  readonly onChange: (options: Options) => void;
-}
-
-function OptionFields({ options, onChange }: OptionFieldsProps) {
-  const id = useId();
-  const set = (name: keyof Options) => (value: string) => onChange({ ...options, [name]: value });
-  return (
-    <details className="options">
-      <summary>Parameters</summary>
-      <div className="line">
-        <Field label="System prompt" value={options.system} onChange={set('system')} autoComplete="off" />
-        <div className="field">
-          <label htmlFor={`${id}-temperature`}>Temperature</label>
-          <input
-            id={`${id}-temperature`}
-            type="number"
-            min="0"
-            max="2"
-            step="0.1"
-            value={options.temperature}
-            onChange={({ target }) => set('temperature')(target.value)}
-          />
-        </div>
-        <div className="field">
-          <label htmlFor={`${id}-tokens`}>Longest answer, in tokens</label>
-          <input
-            id={`${id}-tokens`}
-            type="number"
-            min="1"
-            step="1"
-            value={options.maxTokens}
-            onChange={({ target }) => set('maxTokens')(target.value)}
-          />
-        </div>
-        <div className="field">
-          <label htmlFor={`${id}-effort`}>Reasoning</label>
-          <select id={`${id}-effort`} value={options.effort} onChange={({ target }) => set('effort')(target.value)}>
-            <option value="">as the model does</option>
-            {EFFORTS.map((effort) => (
-              <option key={effort}>{effort}</option>
-            ))}
-          </select>
-        </div>
-      </div>
-    </details>
-  );
-}
-
-/** The conversation of a column so far, and the next message. An answer that failed is left out with its question. */
-function requestOf(model: string, options: Options, before: readonly Exchange[], prompt: string): ChatRequest {
-  const { system, temperature, maxTokens, effort } = options;
-  return {
-    model,
-    messages: [
-      ...(system === '' ? [] : [{ role: 'system' as const, content: system }]),
-      ...before
-        .filter(({ answer }) => answer.text !== '')
-        .flatMap(({ prompt: asked, answer }) => [
-          { role: 'user' as const, content: asked },
-          { role: 'assistant' as const, content: answer.text },
-        ]),
-      { role: 'user' as const, content: prompt },
-    ],
-    ...(temperature !== '' && { temperature: Number(temperature) }),
-    ...(maxTokens !== '' && { max_tokens: Number(maxTokens) }),
-    ...(effort !== '' && { reasoning_effort: effort }),
-  };
-}
-
 /** The conversations of the columns, and the calls that run. They end with the page. */
 function useChats() {
   const [chats, setChats] = useState<readonly (readonly Exchange[])[]>([]);
@@ -343,8 +304,7 @@ function useChats() {
     const call = new AbortController();
     const id = crypto.randomUUID();
     running.current.set(column, call);
-    const prompt = String(request.messages.at(-1)?.content);
-    const first: Exchange = { id, prompt, request, answer: NO_ANSWER, state: 'running', problem: undefined };
+    const first: Exchange = { id, request, answer: NO_ANSWER, state: 'running', problem: undefined };
     setChats((all) => replaced(all, column, [...(all[column] ?? []), first]));
     const update = (changes: Partial<Exchange>) =>
       setChats((all) => all.map((exchanges) => exchanges.map((one) => (one.id === id ? { ...one, ...changes } : one))));

@@ -14,11 +14,11 @@ import {
   type Turn,
   trestle,
 } from '../../data/bridge.ts';
-import { curlOf, Problem } from '../../data/request.ts';
+import { Problem } from '../../data/request.ts';
 import { openSessionStream, type SessionStream } from '../../live/session-stream.ts';
 import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
-import { CopyButton } from '../../parts/work.tsx';
+import { CopyButton, CopyCurl } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS, tipOf, useShortcuts } from '../../shell/shortcuts.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
@@ -317,7 +317,7 @@ const Header = memo(function Header(props: HeaderProps) {
             Export as JSON
           </a>
           <CopyButton label="Copy link" text={location.href} />
-          <CopyButton label="Copy as curl" text={curlOf(sessionPath(name), system.signIn === 'open')} />
+          <CopyCurl path={sessionPath(name)} />
           <button type="button" onClick={() => setOnPhone(true)}>
             Follow on a phone …
           </button>

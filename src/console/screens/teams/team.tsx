@@ -14,7 +14,7 @@ import {
 } from '../../data/teams.ts';
 import { ErrorBox, Field, Part } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
-import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
+import { Confirm, CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { Invitations } from '../users/invitations.tsx';
 import { budgetText, TeamForm } from './team-form.tsx';
@@ -84,6 +84,7 @@ function Header({ team, isAdmin }: { readonly team: Team; readonly isAdmin: bool
         {team.budget === null ? 'no budget' : budgetText(team.budget)}
       </span>
       <Link href={`/console?owner=${owner}`}>Sessions</Link>
+      <CopyCurl path={`/api/auth/teams/${encodeURIComponent(team.id)}/members`} />
       {isAdmin ? (
         <>
           <button type="button" onClick={() => setShown('change')}>

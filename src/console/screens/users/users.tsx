@@ -5,7 +5,7 @@ import type { User } from '../../../accounts/contract/conventions.ts';
 import { actOnUser, listUsers, removeUser, setPlan, setRole, type UserAction } from '../../data/administration.ts';
 import { Dialog, ErrorBox, Field, More, useFilters } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
-import { useWork, WorkNotes } from '../../parts/work.tsx';
+import { CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { Invitations, ROLES, rolesFor } from './invitations.tsx';
 
@@ -186,6 +186,9 @@ function UserDialog({ user, onClose }: { readonly user: User; readonly onClose: 
             <Link href={`/console/audit?subject=${encodeURIComponent(user.id)}`}>What happened to this account</Link>
           </p>
         ) : null}
+        <p>
+          <CopyCurl path={`/api/auth/admin/users?search=${encodeURIComponent(user.email)}`} />
+        </p>
         {done === '' ? null : <p role="status">{done}</p>}
         <WorkNotes work={work} />
         {may('admin.users.delete.write') && !isSelf ? <Removal user={user} onRemoved={onClose} /> : null}
