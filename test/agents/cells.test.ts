@@ -24,7 +24,7 @@ const ROWS = [
 const IMAGE =
   'iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAAAABJRU5ErkJggg==';
 
-/** An MCP server whose only tool says a word. What it does not know it refuses: some agents ask for newer methods first. */
+/** An MCP server whose only tool says a word. It begins when it is asked to, and refuses what it does not know: some agents ask for newer methods first. */
 const MCP_SERVER = `
 const tools = [{ name: 'tellword', description: 'Tells a word.', inputSchema: { type: 'object', properties: {} } }];
 const serverInfo = { name: 'words', version: '1' };
@@ -37,7 +37,8 @@ require('node:readline').createInterface({ input: process.stdin }).on('line', (l
   const { id, method, params } = JSON.parse(line);
   if (id === undefined) return;
   const answer = METHODS[method] === undefined ? { error: { code: -32601, message: 'unknown' } } : { result: METHODS[method](params) };
-  process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, ...answer }) + '\\n');
+  const send = () => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, ...answer }) + '\\n');
+  setTimeout(send, method === 'initialize' ? Number(process.env.DELAY_MS) : 0);
 });`;
 
 const { program: BUBBLEWRAP, missing } = await findBubblewrap();
@@ -156,7 +157,9 @@ for (const { id, planMode, runsCommands } of ROWS) {
   cell('a tool of an MCP server is called', async ({ folder, start }) => {
     const script = join(folder, 'words.cjs');
     await writeFile(script, MCP_SERVER);
-    const env = [{ name: 'WORD', value: id }];
+    // Qwen Code by itself sends the first prompt before such a server is ready, and then does not know its tools.
+    const delay = id === 'qwen' ? '10000' : '0';
+    const env = Object.entries({ WORD: id, DELAY_MS: delay }).map(([name, value]) => ({ name, value }));
     const mcpServers = [{ name: 'words', command: process.execPath, args: [script], env }];
     assert.match(outputOf(await start('CALL words tellword', { mcpServers }).answer), new RegExp(`rhubarb-${id}`));
   });
@@ -195,8 +198,7 @@ for (const { id, planMode, runsCommands } of ROWS) {
   });
 }
 
-// Not Qwen Code: on a loaded machine its first prompt begins before it has looked for the tools of servers over HTTP.
-for (const id of ['claude', 'kimi', 'opencode']) {
+for (const id of ['claude', 'qwen', 'kimi', 'opencode']) {
   test(`${id}: with the tools of this program it asks another agent`, { skip: missing }, async () => {
     const { start } = await newSession(id);
     const given = JSON.stringify({ provider: 'builtin', prompt: 'SAY gamma' });

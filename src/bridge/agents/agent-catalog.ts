@@ -57,7 +57,14 @@ export function hasReadOnlyMode(agentId: string): boolean {
 /** Agents that are not offered unless asked for. An entry of the same id under `agents.custom` may change any of it. */
 export const agentPresets: readonly AgentPreset[] = [
   { id: 'claude', label: 'Claude', command: 'claude-agent-acp', args: [] },
-  { id: 'qwen', label: 'Qwen Code', command: 'qwen', args: ['--acp'] },
+  {
+    id: 'qwen',
+    label: 'Qwen Code',
+    command: 'qwen',
+    args: ['--acp'],
+    // A session opens when its MCP servers are known. Otherwise the first prompt does not wait for them, and has no tools of theirs.
+    env: { QWEN_CODE_LEGACY_MCP_BLOCKING: '1' },
+  },
   { id: 'kimi', label: 'Kimi Code', command: 'kimi', args: ['acp'] },
   { id: 'copilot', label: 'GitHub Copilot', command: 'copilot', args: ['--acp'] },
   { id: 'kilo', label: 'Kilo Code', command: 'kilo', args: ['acp'] },

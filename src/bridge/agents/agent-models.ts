@@ -132,7 +132,7 @@ const ROWS: Readonly<Record<string, ModelRow>> = {
   },
   qwen: {
     logins: ['.qwen/oauth_creds.json', '.qwen/settings.json', '.qwen/.env'],
-    variables: /^(?:OPENAI|QWEN|DASHSCOPE)_/,
+    variables: /^(?:OPENAI|QWEN(?!_CODE_LEGACY_)|DASHSCOPE)_/,
     give: ({ url, key, model }) => ({
       args: ['--auth-type', 'openai'],
       environment: { OPENAI_API_KEY: key, OPENAI_BASE_URL: `${url}/v1`, OPENAI_MODEL: model },

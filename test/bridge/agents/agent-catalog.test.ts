@@ -47,11 +47,12 @@ test('a custom entry of a preset’s id changes what it names and keeps the rest
   const environment = { AUGMENT_DISABLE_AUTO_UPDATE: '1', A: 'b' };
   assert.deepEqual(auggie?.place, { ...program('auggie', ['--acp'], environment), preset: 'auggie' });
   const [, qwen] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'qwen', env: { OPENAI_MODEL: 'm' } }] });
-  const place = { ...program('qwen', ['--acp'], { OPENAI_MODEL: 'm' }), preset: 'qwen' };
+  const waits = { QWEN_CODE_LEGACY_MCP_BLOCKING: '1' };
+  const place = { ...program('qwen', ['--acp'], { ...waits, OPENAI_MODEL: 'm' }), preset: 'qwen' };
   assert.deepEqual([qwen?.label, qwen?.place], ['Qwen Code', place]);
   const args = ['--acp', '--auth-type', 'openai'];
   const [, withArgs] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'qwen', args }] });
-  assert.deepEqual(withArgs?.place, { ...program('qwen', args), preset: 'qwen' });
+  assert.deepEqual(withArgs?.place, { ...program('qwen', args, waits), preset: 'qwen' });
   const [, withCommand] = catalogOf({ catalog: ['builtin'], custom: [{ id: 'qwen', command: '/opt/q', label: 'Q' }] });
   assert.deepEqual([withCommand?.label, withCommand?.place], ['Q', program('/opt/q', [])]);
 });
