@@ -56,7 +56,8 @@ for (const { id, protocol, model: asked, path } of [
     const second = await running.run({ prompt: 'SAY alpha', folder, reference: first.reference(), ...choice }).end;
     assert.match(second.kind === 'completed' ? second.output : JSON.stringify(second), /^Here is alpha from/);
 
-    // Claude Code asks for a title besides, and may leave before it has the answer.
+    // Claude Code asks for a title besides, and after a turn for what the person may say next, with all of its tools; it leaves that
+    // call as soon as the person says something, which is here the second prompt.
     const ofAgent = (calls: readonly TappedCall[]) => calls.filter((call) => call.path === path);
     const open = () => ofAgent(before.calls).filter(({ isWhole, wasLeft }) => !isWhole && !wasLeft);
     await until('open calls to end', async () => open().length === 0).catch((error: Error) => {

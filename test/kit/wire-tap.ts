@@ -48,10 +48,13 @@ export async function startWireTap(scope: Scope, target: string): Promise<WireTa
       });
     });
     onward.on('error', () => outgoing.destroy());
-    outgoing.on('close', () => {
+    const leave = () => {
       call.wasLeft = !call.isWhole;
       onward.destroy();
-    });
+    };
+    // The client may have gone while its body was read.
+    if (outgoing.closed) leave();
+    else outgoing.on('close', leave);
     onward.end(body);
   });
   const { url, close } = await listenOnLoopback(server);
