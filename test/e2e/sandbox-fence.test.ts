@@ -158,6 +158,17 @@ test('a program gets no more processor time than it may, where control groups ca
   await until('the group to be gone', () => !existsSync(folder));
 });
 
+/** Where version 2 has the controllers, the test above is one of version 2. */
+test('the control groups of this machine are of version 2', (t) => {
+  const file = '/sys/fs/cgroup/cgroup.controllers';
+  const found = existsSync(file) ? readFileSync(file, 'utf8').trim().split(' ') : [];
+  const absent = ['pids', 'memory', 'cpu'].filter((controller) => !found.includes(controller));
+  if (absent.length === 0) return;
+  const why = `CONTROL GROUPS OF VERSION 2 ARE NOT TESTED: on this machine they are without ${absent.join(', ')}`;
+  process.stderr.write(`\n${'='.repeat(100)}\n${why}\n${'='.repeat(100)}\n`);
+  t.skip(why);
+});
+
 test('no process in the sandbox has a descriptor that leads out of it', options, async (t) => {
   const { run } = await openForTest(t, []);
   const { said } = await run('for link in /proc/[0-9]*/fd/*; do readlink "$link"; done');
