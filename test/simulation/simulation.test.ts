@@ -69,6 +69,8 @@ const FOUND = [
   ['instances', 7642],
   // The beginning of a session was taken back, and a connection to another instance followed that session for ever.
   ['instances', 12_215],
+  // A relayed call that was gone on with here sent the end of its turn to a connection that had it already.
+  ['instances', 16_184],
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],

@@ -238,7 +238,7 @@ export function createOwnerDispatch(
       },
       here() {
         // From here on the sessions themselves keep the order.
-        const answer = resume === call.caller.resume ? dispatch(call) : goOn(call, resume);
+        const answer = resume === call.caller.resume ? dispatch(call) : goOn(call, resume, isFollowed());
         letNext();
         return answer;
       },
@@ -272,9 +272,11 @@ export function createOwnerDispatch(
     });
   }
 
-  async function goOn(call: MethodCall<BridgeClient>, resume: ResumeRequest): Promise<unknown> {
+  /** `isFollowed`: the connection gets the updates anyway, and may have some that the call did not bring. */
+  async function goOn(call: MethodCall<BridgeClient>, resume: ResumeRequest, isFollowed: boolean): Promise<unknown> {
+    const sink = isFollowed ? undefined : call.caller.sink;
     try {
-      return await dispatch(asClient(call, { ...call.caller, resume }, call.params));
+      return await dispatch(asClient(call, { ...call.caller, sink, resume }, call.params));
     } catch (error) {
       if (!(error instanceof AppError) || error.code !== 'RESUME_NOT_FOUND') throw error;
       const reason = 'it died before the turn was stored';
