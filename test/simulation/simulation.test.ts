@@ -74,6 +74,12 @@ const FOUND = [
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],
+  // A beginning that may have been stored was taken back after another instance had ended its turn and told of that.
+  ['instances', 17944],
+  // A turn was ended for a dead instance, and nobody who followed its session was told.
+  ['instances', 15625],
+  ['instances', 20107],
+  ['instances', 20347],
 ] as const;
 
 for (const scenario of SCENARIOS) {

@@ -274,7 +274,11 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   async function settleDead(): Promise<void> {
     if (!lease.mayJudge()) return;
     const { deadAfterMs } = lease;
-    const settled = await settleInterrupted({ turns, updates, instance, deadAfterMs, now: clock.now() });
+    const ended = (key: string) => {
+      hub.catchUp(key);
+      summaries.stored(key);
+    };
+    const settled = await settleInterrupted({ turns, updates, instance, deadAfterMs, now: clock.now(), ended });
     await instances.removeOthers(instance, deadAfterMs);
     if (settled > 0) logger.warn({ settled }, 'turns that died with their bridge were ended as interrupted');
   }

@@ -16,6 +16,8 @@ interface SettleOptions {
   /** Instances without a heartbeat for this long have ended; undefined: all others have. */
   readonly deadAfterMs: number | undefined;
   readonly now: number;
+  /** A turn of the session was ended: those who follow it, here and elsewhere, have no other way to learn of it. */
+  ended(sessionKey: string): void;
 }
 
 const PAGE = 100;
@@ -48,6 +50,7 @@ export async function settleInterrupted({ turns, updates, ...options }: SettleOp
         continue;
       }
       reserved.set(session.key, seq);
+      options.ended(session.key);
       settled += 1;
     }
     total += settled;

@@ -166,6 +166,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const text = await options.readUpdate(key, stored.last_seq);
       // Other bridges may have stored more than this end.
       hub.catchUp(key);
+      summaries.stored(key);
       if (text !== undefined) hub.publish(key, stored.last_seq, text);
       turn.lastSeq = stored.last_seq;
       turn.settle(stored.outcome);

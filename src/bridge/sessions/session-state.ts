@@ -140,14 +140,16 @@ export function createSessionStates(store: Statements, instance: string, home = 
         const { before = beforeOf(session) } = session;
         if (!event.isDoubted) return to({ ...placeOf(before), before: undefined });
         const doubted = { ...before, before: undefined, isDoubted: true };
+        // All of it counts only where no other bridge has ended the turn since then: what that one has told stays.
         // Without a row there is nothing that holds the numbers.
-        if (stored === 'absent') return to(doubted, ...store.discard(key));
-        if (stored === 'closed') return to(doubted, ...store.close(key, event.now), store.reserve(key, event.upTo));
+        if (stored === 'absent') return to(doubted, ...store.discard(key, instance));
+        if (stored === 'closed')
+          return to(doubted, ...store.close(key, event.now, instance), store.reserve(key, event.upTo));
         return to(
           doubted,
           store.unclaim(key, event.turnId, before, instance),
           // The agent may have named its new conversation already, also where the beginning itself was not stored.
-          store.setReference(key, before.providerId, before.reference),
+          store.setReference(key, before.providerId, before.reference, before.epoch),
           store.reserve(key, event.upTo),
         );
       }

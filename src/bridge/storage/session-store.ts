@@ -38,14 +38,15 @@ export interface SessionStore {
   /** Takes a claim back, if it was stored together with the beginning of that turn: the session is as it was before. */
   unclaim(key: string, turnId: string, before: SessionBefore, instance: string): Statement;
   reserve(key: string, upTo: number): Statement;
-  setReference(key: string, providerId: string, reference: string): Statement;
+  /** With an epoch: only where nobody has taken the session since. */
+  setReference(key: string, providerId: string, reference: string, epoch?: number): Statement;
   setChoices(key: string, choices: string): Statement;
   /** A turn of this instance has ended; `holder` is the instance again while its next turn follows, otherwise empty. */
   endTurn(key: string, instance: string, holder: string, lastSeq: number, now: number): Statement;
-  /** Leaves nothing at all, for a session that never began. */
-  discard(key: string): readonly Statement[];
-  /** Leaves nothing but the names and the number up to which numbers are reserved. */
-  close(key: string, now: number): readonly Statement[];
+  /** Leaves nothing at all, for a session that never began. With a holder: only while that instance has it. */
+  discard(key: string, holder?: string): readonly Statement[];
+  /** Leaves nothing but the names and the number up to which numbers are reserved. With a holder as `discard`. */
+  close(key: string, now: number, holder?: string): readonly Statement[];
 }
 
 /** The tables with rows that go with their session. */
@@ -144,11 +145,19 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .set({ reserved_seq: atLeast(given.upTo) })
       .where('key', '=', given.key),
   );
-  const setReference = database.statement((query, given: { key: string; providerId: string; reference: string }) =>
+  const refer = database.statement((query, given: { key: string; providerId: string; reference: string }) =>
     query
       .updateTable('sessions')
       .set({ provider_id: given.providerId, reference: given.reference })
       .where('key', '=', given.key),
+  );
+  const referUntaken = database.statement(
+    (query, given: { key: string; providerId: string; reference: string; epoch: number }) =>
+      query
+        .updateTable('sessions')
+        .set({ provider_id: given.providerId, reference: given.reference })
+        .where('key', '=', given.key)
+        .where('epoch', '=', given.epoch),
   );
   const setChoices = database.statement((query, given: { key: string; choices: string }) =>
     query.updateTable('sessions').set({ choices: given.choices }).where('key', '=', given.key),
@@ -160,30 +169,58 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       .where('key', '=', given.key)
       .where('instance', 'in', ['', given.instance]),
   );
+  const closed = (now: number) => ({
+    thread_id: '',
+    instance: '',
+    home: '',
+    provider_id: '',
+    reference: '',
+    working_directory: '',
+    mcp_servers: '',
+    choices: '',
+    updated_at: now,
+    closed_at: now,
+  });
   const close = database.statement((query, given: { key: string; now: number }) =>
+    query.updateTable('sessions').set(closed(given.now)).where('key', '=', given.key),
+  );
+  const closeHeld = database.statement((query, given: { key: string; now: number; holder: string }) =>
     query
       .updateTable('sessions')
-      .set({
-        thread_id: '',
-        instance: '',
-        home: '',
-        provider_id: '',
-        reference: '',
-        working_directory: '',
-        mcp_servers: '',
-        choices: '',
-        updated_at: given.now,
-        closed_at: given.now,
-      })
-      .where('key', '=', given.key),
+      .set(closed(given.now))
+      .where('key', '=', given.key)
+      .where('instance', '=', given.holder),
   );
   const remove = database.statement((query, given: { key: string }) =>
     query.deleteFrom('sessions').where('key', '=', given.key),
   );
+  const removeHeld = database.statement((query, given: { key: string; holder: string }) =>
+    query.deleteFrom('sessions').where('key', '=', given.key).where('instance', '=', given.holder),
+  );
   const forgets = PARTS.map((table) =>
     database.statement((query, given: { key: string }) => query.deleteFrom(table).where('session_key', '=', given.key)),
   );
-  const forgetAll = (key: string) => forgets.map((forget) => forget({ key }));
+  const forgetsHeld = PARTS.map((table) =>
+    database.statement((query, given: { key: string; holder: string }) =>
+      query
+        .deleteFrom(table)
+        .where('session_key', '=', given.key)
+        .where((where) =>
+          where.exists(
+            query
+              .selectFrom('sessions')
+              .select('key')
+              .where('key', '=', given.key)
+              .where('instance', '=', given.holder),
+          ),
+        ),
+    ),
+  );
+  /** First: they ask who has the session. Where the store is not shared, nobody else can. */
+  const forgetAll = (key: string, holder: string | undefined) =>
+    holder === undefined || !isShared
+      ? forgets.map((forget) => forget({ key }))
+      : forgetsHeld.map((forget) => forget({ key, holder }));
   return {
     isShared,
     holderOf: async (key) => (await database.readKeyed(holderOf({ key })))[0],
@@ -209,11 +246,20 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
     claim: (given) => expectChanges(claim(given), 1),
     unclaim: (key, turnId, before, from) => unclaim({ ...before, key, turnId, from, claimed: before.epoch + 1 }),
     reserve: (key, upTo) => reserve({ key, upTo }),
-    setReference: (key, providerId, reference) => setReference({ key, providerId, reference }),
+    setReference: (key, providerId, reference, epoch) =>
+      epoch === undefined || !isShared
+        ? refer({ key, providerId, reference })
+        : referUntaken({ key, providerId, reference, epoch }),
     setChoices: (key, choices) => setChoices({ key, choices }),
     endTurn: (key, instance, holder, lastSeq, now) => endTurn({ key, instance, holder, lastSeq, now }),
-    discard: (key) => [remove({ key }), ...forgetAll(key)],
-    close: (key, now) => [close({ key, now }), ...forgetAll(key)],
+    discard: (key, holder) => [
+      ...forgetAll(key, holder),
+      holder === undefined || !isShared ? remove({ key }) : removeHeld({ key, holder }),
+    ],
+    close: (key, now, holder) => [
+      ...forgetAll(key, holder),
+      holder === undefined || !isShared ? close({ key, now }) : closeHeld({ key, now, holder }),
+    ],
   };
 }
 

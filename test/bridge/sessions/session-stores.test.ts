@@ -184,10 +184,13 @@ for (const engine of engines) {
         turns.begin(turn('turn-3', { session_key: 't', instance: isShared ? 'alive' : 'own' })),
         turns.begin(turn('turn-4', { session_key: 't', instance: 'own' })),
       ]);
-      const settle = () => settleInterrupted({ turns, updates, instance: 'own', deadAfterMs, now: 1000 });
+      const told: string[] = [];
+      const ended = (key: string) => void told.push(key);
+      const settle = () => settleInterrupted({ turns, updates, instance: 'own', deadAfterMs, now: 1000, ended });
       const counts = await Promise.all([settle(), settle()]);
       assert.equal(counts[0] + counts[1], 2);
       assert.equal(await settle(), 0);
+      assert.deepEqual(told, ['s', 's'], 'followers are told of each end');
       const rows = await database.query.selectFrom('turns').selectAll().orderBy('id').execute();
       assert.deepEqual(
         rows.map(({ status, last_seq: last }) => [status, last]),
@@ -198,8 +201,8 @@ for (const engine of engines) {
           ['running', 0],
         ],
       );
-      const ended = await sessions.find('s', 'main');
-      assert.deepEqual([ended?.instance, ended?.reserved_seq, ended?.epoch], ['', 130, 2]);
+      const left = await sessions.find('s', 'main');
+      assert.deepEqual([left?.instance, left?.reserved_seq, left?.epoch], ['', 130, 2]);
       assert.deepEqual(
         (await updates.readAfter('s', 0)).map(({ updates: text }) => JSON.parse(text).seq),
         [129, 130],
@@ -209,6 +212,32 @@ for (const engine of engines) {
         (await database.query.selectFrom('instances').select('id').execute()).map(({ id }) => id),
         isShared ? ['alive'] : [],
       );
+    });
+
+    test('a beginning in doubt is taken back only while no other bridge has ended its turn', async () => {
+      const { database, sessions, turns } = await open();
+      const isShared = database.engine === 'postgres';
+      const left = async () => [
+        (await database.query.selectFrom('sessions').select('key').execute()).length,
+        (await database.query.selectFrom('sessions').select('key').where('closed_at', 'is', null).execute()).length,
+        (await database.query.selectFrom('turns').select('id').execute()).length,
+      ];
+      await database.write([
+        sessions.insert(session('s', { instance: '', reference: 'newer', epoch: 3 })),
+        turns.begin(turn('turn-1', { status: 'failed', ended_at: 5 })),
+      ]);
+      if (isShared) {
+        await database.write([...sessions.discard('s', 'own'), ...sessions.close('s', 9, 'own')]);
+        await database.write([sessions.setReference('s', 'alpha', 'older', 2)]);
+        assert.deepEqual(await left(), [1, 1, 1], 'another bridge has told of its end');
+        assert.equal((await sessions.find('s', 'main'))?.reference, 'newer');
+      }
+      await database.query.updateTable('sessions').set({ instance: 'own' }).execute();
+      await database.write(sessions.close('s', 9, 'own'));
+      assert.deepEqual(await left(), [1, 0, 0]);
+      await database.query.updateTable('sessions').set({ instance: 'own' }).execute();
+      await database.write(sessions.discard('s', 'own'));
+      assert.deepEqual(await left(), [0, 0, 0]);
     });
 
     test('DS-1: what a bridge writes about a session counts only while nobody has taken it since', async () => {
