@@ -162,7 +162,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     const person = member === '' ? undefined : await options.ownerOf(member);
     return member === '' || (person !== undefined && isMemberAtWork(person, owner));
   };
-  const abandonment = { store, search, ends, instance };
+  const abandonment = { store, search, ends, instance, clock };
   const runner = createJobRunner({
     queue,
     search,

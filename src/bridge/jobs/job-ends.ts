@@ -10,7 +10,7 @@ import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
-import { type JobEnding, requestOf, STOPPED } from './job-record.ts';
+import { endingOfOutcome, type JobEnding, requestOf, retryTime, STOPPED } from './job-record.ts';
 
 /** Writes down how jobs end: the one place from which a job becomes completed or failed. */
 export interface JobEnds {
@@ -70,26 +70,33 @@ export function createJobEnds({ store, clock, makeId, logger, onEnded }: JobEnds
 
 interface AbandonmentParts {
   readonly store: Pick<JobStore, 'requeue'>;
-  readonly search: Pick<JobSearchStore, 'abandoned'>;
+  readonly search: Pick<JobSearchStore, 'abandoned' | 'endedTurn'>;
   readonly ends: JobEnds;
   readonly instance: string;
+  readonly clock: Pick<Clock, 'now'>;
 }
 
 const PAGE = 100;
 
 /**
- * Jobs that were running on a bridge that is gone: an agent's work is not repeated unasked, so they fail as
- * JOB_INTERRUPTED, but for those that were submitted with `retryOnRestart` (contract/bridge 7). Answers how many.
+ * Jobs that were running on a bridge that is gone. One whose turn has ended ends as its turn did: the bridge was gone before
+ * it had stored that. Of the others an agent's work is not repeated unasked, so they fail as JOB_INTERRUPTED, but for those that
+ * were submitted with `retryOnRestart` (contract/bridge 7). Answers how many.
  */
 export async function settleAbandoned(parts: AbandonmentParts, given?: readonly JobRow[]): Promise<number> {
-  const { store, search, ends, instance } = parts;
+  const { store, search, ends, instance, clock } = parts;
+  async function settleOne(job: JobRow): Promise<boolean> {
+    const outcome = await search.endedTurn(job);
+    const ending = outcome === undefined ? STOPPED.interrupted : endingOfOutcome(outcome, job.stop_requested === 1);
+    if (ending.errorCode === STOPPED.interrupted.errorCode && job.retry_on_restart === 1) return store.requeue(job);
+    const retryAt = retryTime(job, ending, clock.now());
+    return retryAt === undefined ? ends.end(job, ending) : ends.retry(job, retryAt);
+  }
   for (let total = 0; ; ) {
     const jobs = given ?? (await search.abandoned(instance, PAGE));
     let settled = 0;
     for (const job of jobs) {
-      const isRetried = job.retry_on_restart === 1;
-      const isSettled = isRetried ? await store.requeue(job) : await ends.end(job, STOPPED.interrupted);
-      if (isSettled) settled += 1;
+      if (await settleOne(job)) settled += 1;
     }
     total += settled;
     if (given !== undefined || jobs.length < PAGE || settled === 0) return total;

@@ -2,6 +2,7 @@ import { describeError } from '../../platform/errors/error-table.ts';
 import { type DeliveryAttempt, JobPriority, type JobRecord } from '../contract/jobs.ts';
 import type { SessionResult, TurnParams } from '../contract/session.ts';
 import { bridgeErrors } from '../errors.ts';
+import { answerOf } from '../sessions/turn-outcome.ts';
 import type { DeliveryAttemptRow, JobRow } from '../storage/bridge-schema.ts';
 
 /** What is stored of a submit besides the columns that something is looked up by. */
@@ -133,6 +134,15 @@ export function endingOf(result: SessionResult, wasCancelled: boolean): JobEndin
   if (result.code === 'TURN_INTERRUPTED') return { ...STOPPED.interrupted, ...rest };
   const error = result.error ?? 'The turn failed.';
   return { ...rest, status: 'failed', error, errorCode: result.code ?? 'AGENT_FAILED' };
+}
+
+/** The same for a turn as it is stored. */
+export function endingOfOutcome(outcome: string, wasCancelled: boolean): JobEnding {
+  try {
+    return endingOf(JSON.parse(answerOf(outcome).text) as SessionResult, wasCancelled);
+  } catch (error) {
+    return endingOfError(error, wasCancelled);
+  }
 }
 
 /** The result of a turn that could not be run. Only errors of our own table are shown in it. */

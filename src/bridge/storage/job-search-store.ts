@@ -25,11 +25,20 @@ export interface JobSearchStore {
   hasWork(before: number): Promise<boolean>;
   /** Running jobs of bridges that are on the list no more. */
   abandoned(own: string, limit: number): Promise<readonly JobRow[]>;
+  /** The outcome of the turn in which the job ran last; undefined when that has not ended, or none was begun. */
+  endedTurn(job: JobRow): Promise<string | undefined>;
 }
 
 export type WaitingJobs = Pick<JobRow, 'owner' | 'provider_id'>;
 
 export type NextJob = Pick<JobRow, 'id' | 'session_id' | 'priority'>;
+
+interface EndedTurnOf {
+  readonly owner: string;
+  readonly sessionId: string;
+  readonly requestId: string;
+  readonly since: number;
+}
 
 const MAX_SEARCHED = 1000;
 const MAX_NEXT = 64;
@@ -115,6 +124,26 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .orderBy('id')
       .limit(given.limit),
   );
+  const endedTurn = database.statement((query, given: EndedTurnOf) =>
+    query
+      .selectFrom('turns')
+      .select(['outcome', 'ended_at'])
+      .where(
+        'session_key',
+        'in',
+        query
+          .selectFrom('sessions')
+          .select('key')
+          .where('session_id', '=', given.sessionId)
+          .where('owner', '=', given.owner),
+      )
+      // As the index has it: no turn of a job has one.
+      .where('request_fingerprint', '=', sql.lit(''))
+      .where('request_id', '=', given.requestId)
+      .where('created_at', '>=', given.since)
+      .orderBy('id', 'desc')
+      .limit(1),
+  );
   const work = database.statement((query, given: { before: number }) =>
     query.selectNoFrom(({ exists, selectFrom }) => [
       exists(
@@ -147,5 +176,11 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
     },
     runningOn: (instance) => database.readKeyed(runningOn({ instance })),
     abandoned: (own, limit) => database.readKeyed(abandoned({ own, limit })),
+    async endedTurn({ id, owner, session_id: sessionId, started_at: since }) {
+      if (since === null) return undefined;
+      const turn = endedTurn({ owner, sessionId, since, requestId: JSON.stringify(id) });
+      const [last] = await database.readKeyed(turn);
+      return last === undefined || last.ended_at === null ? undefined : last.outcome;
+    },
   };
 }

@@ -65,6 +65,23 @@ describe('several bridges on one PostgreSQL', () => {
     assert.equal((await getJob(second.url, plain)).errorCode, 'JOB_INTERRUPTED');
   });
 
+  test('a job whose turn has ended before its bridge was lost ends as its turn did, and is not run again', async (context) => {
+    const shared = await place();
+    const first = await startBridge(context, { providers: [createScriptedProvider('one')], ...shared });
+    const jobId = await submit(first.url, { taskPrompt: 'done', retryOnRestart: true });
+    const done = await endedJob(first.url, jobId);
+    assert.equal(done.status, 'completed');
+    // As a bridge leaves it that is lost between the end of the turn and that of the job.
+    const lost = { status: 'running', instance: 'lost', outcome: '', completed_at: null } as const;
+    await first.database.query.updateTable('jobs').set(lost).where('id', '=', jobId).execute();
+    const other = createScriptedProvider('one');
+    const second = await startBridge(context, { providers: [other], ...shared });
+    const settled = await endedJob(second.url, jobId);
+    assert.deepEqual([settled.status, settled.errorCode], ['completed', null]);
+    assert.deepEqual(settled.result, done.result);
+    assert.equal(other.asked.length, 0);
+  });
+
   test('session.cancel on one bridge stops the job that another one runs', async (context) => {
     const shared = await place();
     const agent = createScriptedProvider('one', endless);
