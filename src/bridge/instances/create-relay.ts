@@ -37,14 +37,18 @@ import {
   receiveCaller,
   type SignedRequest,
 } from './relay-call.ts';
-import { createSessionFeeds, FLUSH, FOLLOW, type SessionFeeds, serveFollower, UPDATE } from './session-feeds.ts';
+import { createSessionFeeds, type SessionFeeds } from './session-feeds.ts';
 import {
   createOwnerDispatch,
   createSessionOwners,
   createViaOwner,
+  FLUSH,
+  FOLLOW,
   isAboutSession,
   type OwnerDispatchOptions,
+  serveFollower,
   startsSession,
+  UPDATE,
 } from './session-owners.ts';
 
 /** Lets any instance of a database take any call: calls about a session are served where the session is. */

@@ -1,8 +1,6 @@
 import { type Clock, pause, repeat } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
-import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
-import type { BridgeClient } from '../bridge-client.ts';
 import type { PeerAnswer } from '../forwarding/call-node.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { NotificationSink, UpdateHub } from '../sessions/update-hub.ts';
@@ -194,9 +192,22 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     }
   }
 
+  /** A third instance may have ended a turn of the session: the stream of its owner does not bring that. */
+  async function readEnds(feed: Feed): Promise<void> {
+    try {
+      await sendStored(feed);
+    } catch {
+      await catchUpWhile(feed, feed.stopped.signal);
+    }
+  }
+
   /** Sends what is stored and was not sent yet. */
   async function catchUp(feed: Feed): Promise<void> {
     await flush(feed.key);
+    await sendStored(feed);
+  }
+
+  async function sendStored(feed: Feed): Promise<void> {
     const last = await updates.lastSeq(feed.key);
     if (last <= feed.lastSeq) return;
     feed.lastSeq = last;
@@ -324,7 +335,10 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       closeUnused([...feeds.values()].filter(({ isAdopted }) => isAdopted).map(({ key }) => key));
     },
     woken(key) {
-      for (const feed of key === undefined ? feeds.values() : [feeds.get(key)]) feed?.wake();
+      for (const feed of key === undefined ? feeds.values() : [feeds.get(key)]) {
+        feed?.wake();
+        if (feed?.source !== undefined) void readEnds(feed);
+      }
       for (const one of key === undefined ? hub.followed() : [key]) void adopt(one).catch(onLookError);
       void look().catch(onLookError);
     },
@@ -350,51 +364,4 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       await looking.stop();
     },
   };
-}
-
-interface FollowServerOptions {
-  readonly owners: Pick<SessionOwners, 'ofRow' | 'byKey'>;
-  readonly hub: Pick<UpdateHub, 'subscribe' | 'forget'>;
-  readonly clock: Clock;
-  /** Aborts when this instance serves no followers any more. */
-  readonly left: AbortSignal;
-}
-
-export const FOLLOW = 'instance.follow';
-export const FLUSH = 'instance.flush';
-export const UPDATE = 'instance.update';
-/** Between two looks whether the other side is still there and the session is still here. */
-const CHECK_MS = 5_000;
-
-/** Sends the updates of a session of this instance to another one, until the session is elsewhere or the other side has gone. */
-export async function serveFollower(
-  key: string,
-  call: Pick<MethodCall<BridgeClient>, 'caller' | 'signal' | 'notify' | 'accept'>,
-  { owners, hub, clock, left }: FollowServerOptions,
-): Promise<Record<string, never>> {
-  const isHere = async (): Promise<boolean> => {
-    const session = await owners.byKey(key);
-    return session?.closed_at === null && (await owners.ofRow(session)) === undefined;
-  };
-  const { sink } = call.caller;
-  if (left.aborted || sink === undefined || !(await isHere())) throw new AppError('NOT_OWNER');
-  const over = new AbortController();
-  const receiver: NotificationSink = {
-    ...sink,
-    update: () => undefined,
-    stored: (text, _at, seq) => call.notify(UPDATE, { seq, text }),
-    lost: () => over.abort(),
-  };
-  const signal = AbortSignal.any([over.signal, left, call.signal]);
-  hub.subscribe(key, receiver);
-  call.accept();
-  try {
-    while (!signal.aborted) {
-      await pause(clock, CHECK_MS, signal);
-      if (signal.aborted || !(await sink.drained()) || !(await isHere())) break;
-    }
-  } finally {
-    hub.forget(receiver);
-  }
-  return {};
 }

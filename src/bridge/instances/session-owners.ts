@@ -317,3 +317,50 @@ export function createOwnerDispatch(
 function clientOf({ sink, isStrict = false }: BridgeClient, resume: ResumeRequest): RelayedClient {
   return { wantsUpdates: sink !== undefined, resume, isStrict };
 }
+
+interface FollowServerOptions {
+  readonly owners: Pick<SessionOwners, 'ofRow' | 'byKey'>;
+  readonly hub: Pick<UpdateHub, 'subscribe' | 'forget'>;
+  readonly clock: Clock;
+  /** Aborts when this instance serves no followers any more. */
+  readonly left: AbortSignal;
+}
+
+export const FOLLOW = 'instance.follow';
+export const FLUSH = 'instance.flush';
+export const UPDATE = 'instance.update';
+/** Between two looks whether the other side is still there and the session is still here. */
+const CHECK_MS = 5_000;
+
+/** Sends the updates of a session of this instance to another one, until the session is elsewhere or the other side has gone. */
+export async function serveFollower(
+  key: string,
+  call: Pick<MethodCall<BridgeClient>, 'caller' | 'signal' | 'notify' | 'accept'>,
+  { owners, hub, clock, left }: FollowServerOptions,
+): Promise<Record<string, never>> {
+  const isHere = async (): Promise<boolean> => {
+    const session = await owners.byKey(key);
+    return session?.closed_at === null && (await owners.ofRow(session)) === undefined;
+  };
+  const { sink } = call.caller;
+  if (left.aborted || sink === undefined || !(await isHere())) throw new AppError('NOT_OWNER');
+  const over = new AbortController();
+  const receiver: NotificationSink = {
+    ...sink,
+    update: () => undefined,
+    stored: (text, _at, seq) => call.notify(UPDATE, { seq, text }),
+    lost: () => over.abort(),
+  };
+  const signal = AbortSignal.any([over.signal, left, call.signal]);
+  hub.subscribe(key, receiver);
+  call.accept();
+  try {
+    while (!signal.aborted) {
+      await pause(clock, CHECK_MS, signal);
+      if (signal.aborted || !(await sink.drained()) || !(await isHere())) break;
+    }
+  } finally {
+    hub.forget(receiver);
+  }
+  return {};
+}

@@ -1,19 +1,16 @@
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import type { PeerAnswer } from '../../../../src/bridge/forwarding/call-node.ts';
 import type { RelayCall, RelayTarget } from '../../../../src/bridge/instances/relay-call.ts';
-import {
-  createSessionFeeds,
-  FLUSH,
-  FOLLOW,
-  type SessionFeeds,
-  serveFollower,
-  UPDATE,
-} from '../../../../src/bridge/instances/session-feeds.ts';
+import { createSessionFeeds, type SessionFeeds } from '../../../../src/bridge/instances/session-feeds.ts';
 import {
   createOwnerDispatch,
   createSessionOwners,
   createViaOwner,
+  FLUSH,
+  FOLLOW,
+  serveFollower,
   startsSession,
+  UPDATE,
 } from '../../../../src/bridge/instances/session-owners.ts';
 import { principalOf } from '../../../../src/bridge/principal.ts';
 import type { SessionRow } from '../../../../src/bridge/storage/bridge-schema.ts';
