@@ -99,6 +99,11 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
   const byReceiver = new Map<NotificationSink, Set<string>>();
   const whole = new Set<string>();
 
+  /** Whether something that was stored elsewhere may lie between what a receiver has got and this update. */
+  function isGap(sessionKey: string, { hasPast, sentUpTo }: Subscription, seq: number): boolean {
+    return hasPast && seq > sentUpTo + 1 && whole.has(sessionKey);
+  }
+
   /** Reads from the log what was not sent, and then what comes. */
   function feedFromLog(sessionKey: string, subscription: Subscription): void {
     subscription.isInLog = true;
@@ -173,6 +178,8 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
         return;
       }
       for (const { seq, text } of waiting) {
+        if (isGap(sessionKey, subscription, seq))
+          noteSent(subscription, await replay(sessionKey, receiver, subscription.sentUpTo));
         if (subscription.isOver || seq <= subscription.sentUpTo) continue;
         deliver(receiver, text, seq);
         noteSent(subscription, seq);
@@ -205,7 +212,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
           wait(subscription, seq, text);
           continue;
         }
-        if (subscription.hasPast && seq > subscription.sentUpTo + 1 && whole.has(sessionKey)) {
+        if (isGap(sessionKey, subscription, seq)) {
           feedFromLog(sessionKey, subscription);
           continue;
         }

@@ -59,6 +59,32 @@ test('what is published during a replay follows it, once and in order', async ()
   assert.deepEqual(seen, [1, 2, 3, 4, 5, 6]);
 });
 
+test('what was stored elsewhere during a replay is read before what was published behind it', async () => {
+  const first = Promise.withResolvers<number>();
+  const asked: number[] = [];
+  const { seen, receiver } = createReceiver();
+  const hub = createUpdateHub(async (_session, _receiver, afterSeq) => {
+    asked.push(afterSeq);
+    if (asked.length === 1) return first.promise;
+    seen.push(7, 8, 9);
+    return 9;
+  }, createFakeClock());
+  hub.keepWhole('s', true);
+  const ready = hub.subscribeAfter('s', receiver, 0);
+  await settled();
+  for (const seq of [9, 10]) hub.publish('s', seq, '{}');
+  seen.push(1, 2);
+  first.resolve(2);
+  await ready;
+  assert.deepEqual(
+    [seen, asked],
+    [
+      [1, 2, 7, 8, 9, 10],
+      [0, 2],
+    ],
+  );
+});
+
 /** A store of all that was published, and a replay of it that may publish more. */
 function createStored() {
   const clock = createFakeClock();
