@@ -133,6 +133,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   const flush = (key: string) => Promise.all([log.flush(), options.flushElsewhere?.(key)]);
   const replay = createReplay(flush, updates);
   const hub = createUpdateHub(replay, clock);
+  const hasBegunElsewhere = async ({ id, owner }: LiveSession) =>
+    sessions.isShared && (await sessions.find(id, owner)) !== undefined;
 
   /** Work that nobody waits for, until the bridge stops. */
   const kept = new Set<Promise<unknown>>();
@@ -218,7 +220,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     runner,
     hub,
     limits: options.limits,
-    resumption: createTurnResumption({ turns, hub, replay, clock }),
+    resumption: createTurnResumption({ turns, hub, replay, clock, hasBegunElsewhere }),
     clock,
     makeId,
     async discard(session: LiveSession) {

@@ -29,9 +29,12 @@ interface TurnResumptionOptions {
   readonly hub: UpdateHub;
   readonly replay: Replay;
   readonly clock: Pick<Clock, 'now'>;
+  /** Whether the session is stored, although it has not begun here: another bridge has begun one of that name. */
+  hasBegunElsewhere(session: LiveSession): Promise<boolean>;
 }
 
-export function createTurnResumption({ turns, hub, replay, clock }: TurnResumptionOptions): TurnResumption {
+export function createTurnResumption(options: TurnResumptionOptions): TurnResumption {
+  const { turns, hub, replay, clock } = options;
   function stored(session: LiveSession, request: TurnRequest, key: string): Promise<readonly TurnRow[]> {
     if (session.stored === 'absent') return Promise.resolve([]);
     return key === '' ? turns.findSame(session.key, request.requestFingerprint) : turns.findByKey(session.key, key);
@@ -46,7 +49,14 @@ export function createTurnResumption({ turns, hub, replay, clock }: TurnResumpti
         const next = session.stream.lastSeq() + 1;
         for (const live of session.turns) found.set(live.id, { ...describe(live, next), session, live });
       }
-      return findRepeated([...found.values()], request, resume, clock.now());
+      try {
+        return findRepeated([...found.values()], request, resume, clock.now());
+      } catch (error) {
+        // The turn may be one of that bridge; the caller asks again when the beginning here has failed.
+        if (session?.stored === 'absent' && (await options.hasBegunElsewhere(session)))
+          throw new AppError('SESSION_BUSY');
+        throw error;
+      }
     },
     async attach(earlier, request, client) {
       const { session, live, ended_at: endedAt } = earlier;
