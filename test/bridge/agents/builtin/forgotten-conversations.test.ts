@@ -6,13 +6,19 @@ import { createFakeClock } from '../../../kit/fake-clock.ts';
 import { recordTurn } from '../recorded-turn.ts';
 
 const unavailable = () => new AppError('STORAGE_UNAVAILABLE');
-/** A turn waits for the store for a minute. */
-const passMinute = async (clock: ReturnType<typeof createFakeClock>) => {
-  for (let halves = 0; halves < 125; halves += 1) {
-    await new Promise(setImmediate);
+/** Lets time pass until that is over. Between two steps the files of the turn are read, which takes as long as it takes. */
+async function passUntil<Value>(clock: ReturnType<typeof createFakeClock>, work: Promise<Value>): Promise<Value> {
+  let isOver = false;
+  const noted = work.finally(() => {
+    isOver = true;
+  });
+  noted.catch(() => undefined);
+  while (!isOver) {
+    await new Promise((resolve) => setTimeout(resolve, 1));
     await clock.advance(500);
   }
-};
+  return noted;
+}
 
 test('a conversation that is closed while the store is away is removed when it is back', async (context) => {
   const store = memoryStore();
@@ -44,9 +50,7 @@ test('a conversation whose first message was stored and not confirmed is not lef
   const { agent } = scriptedAgent(() => ({ text: ['ok'] }), { store: { ...store, append }, clock });
   const folder = await workingDirectory(context);
   const isRefused = async (turn: Promise<unknown>) => {
-    const refused = assert.rejects(turn, { code: 'STORAGE_UNAVAILABLE' });
-    await passMinute(clock);
-    await refused;
+    await assert.rejects(passUntil(clock, turn), { code: 'STORAGE_UNAVAILABLE' });
   };
   await isRefused(agent.startTurn(recordTurn(folder, 'lost')));
   assert.equal(store.rows.size, 0);
@@ -74,9 +78,7 @@ test('a turn whose messages cannot be stored while the store is away goes on whe
   };
   const { agent } = scriptedAgent(() => ({ text: ['ok'] }), { store: { ...store, append }, clock });
   const turn = recordTurn(await workingDirectory(context), 'hello');
-  const ended = agent.startTurn(turn);
-  await passMinute(clock);
-  assert.equal((await ended).kind, 'completed');
+  assert.equal((await passUntil(clock, agent.startTurn(turn))).kind, 'completed');
   assert.deepEqual(
     [...tries],
     [
