@@ -31,7 +31,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 78 wrong configuration.`;
 
-/** The whole command line, one file per command. What a command needs beyond this is imported when it runs. */
+/** The whole command line, one file for each topic. What a command needs beyond this is imported when it runs. */
 export function buildProgram(context: CommandContext): Command {
   const program = new Command('trestle')
     .description('One program behind your agent app: an agent bridge, a completions API and accounts, at one address.')

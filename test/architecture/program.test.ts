@@ -33,7 +33,7 @@ import {
 } from './placement-rules.ts';
 import { noEvaluation, noForcedTypes, noPlainSecretComparison, noShell, oneRuleForOwners } from './safety-rules.ts';
 import { describe, listFiles, projectRoot, type Rule, readSources, type Violation } from './source-file.ts';
-import { checkWalks } from './walks.ts';
+import { checkFolders, checkWalks } from './walks.ts';
 
 const allFolders = ['src', 'test', 'bench', 'scripts', 'examples'];
 const program = readSources(['src']);
@@ -135,9 +135,12 @@ test('the program has at most 520 files without the console', () => assertNone(t
 
 test('a small file has several importers, or one in another folder', () => assertNone(findFragments(program)));
 
-test('the walks of ARCHITECTURE.md lead from file to file', () => {
-  assertNone(checkWalks(readFileSync(`${projectRoot}ARCHITECTURE.md`, 'utf8'), program));
-});
+const architecture = readFileSync(`${projectRoot}ARCHITECTURE.md`, 'utf8');
+
+test('the walks of ARCHITECTURE.md lead from file to file', () => assertNone(checkWalks(architecture, program)));
+
+test('ARCHITECTURE.md says what is in each folder of the services', () =>
+  assertNone(checkFolders(architecture, program)));
 
 test('options are passed on whole through one layer alone', () => assertNone(findLayers(program)));
 

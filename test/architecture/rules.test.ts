@@ -31,7 +31,7 @@ import {
 } from './placement-rules.ts';
 import { noEvaluation, noForcedTypes, noPlainSecretComparison, noShell, oneRuleForOwners } from './safety-rules.ts';
 import { parseSource, type Rule } from './source-file.ts';
-import { checkWalks } from './walks.ts';
+import { checkFolders, checkWalks } from './walks.ts';
 
 interface Samples {
   readonly rule: Rule;
@@ -372,6 +372,13 @@ test('a walk that is too long, leads nowhere or skips an import is found', () =>
   assert.deepEqual(check(walk('1. `src/b.ts`: one', '2. `src/c.ts`: two')), ['Way: src/b.ts does not import src/c.ts']);
   assert.deepEqual(check(walk('1. `src/gone.ts`: one')), ['Way: src/gone.ts does not exist']);
   assert.deepEqual(check('# X\n'), ['Way: there is no such list']);
+});
+
+test('a folder of a service without a row, and a row without a folder, are seen', () => {
+  const document = '\n### The folders of the services\n\n| `src/bridge/a/`, `src/bridge/gone/` | x |\n';
+  const files = ['src/bridge/a/x.ts', 'src/accounts/b/y.ts'].map((path) => parseSource(path, ''));
+  const found = checkFolders(document, files).map(({ message }) => message);
+  assert.deepEqual(found, ['src/accounts/b/ has no row', 'src/bridge/gone/ does not exist']);
 });
 
 test('names that are not kebab-case or say nothing are refused', () => {

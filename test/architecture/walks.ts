@@ -46,3 +46,28 @@ function stepsOf(document: string, title: string): readonly Step[] {
     }),
   );
 }
+
+/** Folders that every service has, which the text above the table explains. */
+const COMMON = new Set(['contract', 'storage']);
+
+/** The table of the folders of services: every folder has a row, and no row is left of one that is gone. */
+export function checkFolders(document: string, files: readonly SourceFile[]): Violation[] {
+  const [, section = ''] = document.split('\n### The folders of the services\n');
+  const [table = ''] = section.split(/\n##/, 1);
+  const named = new Set(
+    [...table.matchAll(/^\| (.+?) \|/gm)].flatMap(([, cell = '']) =>
+      [...cell.matchAll(/`([^`]+)\/`/g)].map(([, folder = '']) => folder),
+    ),
+  );
+  const found = new Set(
+    files.flatMap(({ path }) => {
+      const [, folder = '', name = ''] = /^(src\/(?:bridge|completions|accounts)\/([\w-]+))\//.exec(path) ?? [];
+      return folder === '' || COMMON.has(name) ? [] : [folder];
+    }),
+  );
+  const report = (message: string) => ({ path: 'ARCHITECTURE.md', line: 1, message });
+  return [
+    ...[...found].filter((folder) => !named.has(folder)).map((folder) => report(`${folder}/ has no row`)),
+    ...[...named].filter((folder) => !found.has(folder)).map((folder) => report(`${folder}/ does not exist`)),
+  ];
+}

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path/posix';
 import { test } from 'node:test';
-import { projectRoot } from '../architecture/source-file.ts';
+import { listFiles, projectRoot } from '../architecture/source-file.ts';
 
 const pages = globSync(['*.md', 'docs/**/*.md', 'examples/**/*.md', 'bench/**/*.md'], { cwd: projectRoot });
 
@@ -33,6 +33,14 @@ function pathsOf(page: string): string[] {
   return [...named].map((match) => match[1] ?? '');
 }
 
+/** Sources that are named without their folder: `turn-runner.ts`. */
+function namesOf(page: string): string[] {
+  const named = withoutBlocks(page).matchAll(/`((?:[\w-]+\/){0,4}[\w.-]+\.(?:ts|tsx|cjs))`/g);
+  return [...named].map((match) => match[1] ?? '');
+}
+
+const sources = listFiles(['src', 'test', 'bench', 'scripts', 'examples']);
+
 function read(path: string): string {
   return readFileSync(`${projectRoot}${path}`, 'utf8');
 }
@@ -59,10 +67,23 @@ test('every path that a document names is there', () => {
   assert.deepEqual(missing, []);
 });
 
+test('every source that a document names without its folder is there', () => {
+  const missing = pages
+    // What an old version had is named there.
+    .filter((page) => page !== 'CHANGELOG.md')
+    .flatMap((page) =>
+      namesOf(read(page))
+        .filter((name) => !sources.some((path) => path.endsWith(`/${name}`) || path === name))
+        .map((name) => `${page}: ${name}`),
+    );
+  assert.deepEqual(missing, []);
+});
+
 test('a broken link, a missing anchor and a path that is gone would be seen', () => {
   const page = 'See [a](docs/x.md#part), `src/gone.ts` and [site](https://example.org).\n```\n[no](code.md)\n```\n';
   assert.deepEqual(linksOf(page), ['docs/x.md#part']);
   assert.deepEqual(pathsOf(page), ['src/gone.ts']);
+  assert.deepEqual(namesOf('`gone.ts`, `lanes/gone.ts`, `a.b.ts` and `word`'), ['gone.ts', 'lanes/gone.ts', 'a.b.ts']);
   assert.deepEqual(anchorsOf('# The `first` part: a/b\n'), ['the-first-part-ab']);
 });
 

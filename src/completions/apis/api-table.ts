@@ -295,7 +295,7 @@ const planApis = openAiRows([
   ['zhipuai-coding-plan', 'Zhipu AI Coding Plan', 'https://open.bigmodel.cn/api/coding/paas/v4', 'ZHIPU_API_KEY'],
 ]);
 
-/** THE TABLE of model APIs, by id (contract/completions 3). To add one, add a row to a file of `table/`. */
+/** THE TABLE of model APIs, by id. To add one, add a row above, or to `dialect-apis.ts`. */
 export const apiTable: ReadonlyMap<string, ModelApi> = new Map(
   [...cloudApis, ...dialectApis, ...gatewayApis, ...localApis, ...planApis]
     .sort((a, b) => (a.id < b.id ? -1 : 1))
