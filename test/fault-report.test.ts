@@ -33,3 +33,11 @@ test('a later run replaces the section of its suite, and leaves the others as th
   assert.equal(second, first.replace('| kills | 2 |', '| kills | 4 |'));
   assert.equal(withSuiteRun(second, run('shared-jobs', 4)), second);
 });
+
+test('what stands after the faults stays there', () => {
+  const after = '## Coverage\n\n### mutation\n\n| b |\n';
+  const first = `${withSuiteRun(BENCH, run('jobs', 1))}\n${after}`;
+  assert.equal(withSuiteRun(first, run('jobs', 2)), first.replace('| kills | 1 |', '| kills | 2 |'));
+  const second = withSuiteRun(first, run('slow', 3));
+  assert.ok(second.endsWith(`| kills | 3 |  |  |\n\n${after}`), second);
+});

@@ -17,11 +17,11 @@ const INTRODUCTION = `# Measurements
 
 Every figure stands beside its bound, or beside a peer, measured in the same run on the same machine; rounds of both take turns,
 ratios are taken round by round and their median is shown with half the spread of the middle half. \`npm run bench -- --write\`
-writes the sections of all suites, \`npm run bench -- bridge --write\` one of them, \`npm run faults -- --write\` those of the
-last part. What lies close to its goal, and why: [notes](measurements-notes.md).
+writes the sections of all suites, \`npm run bench -- bridge --write\` one of them, \`npm run faults -- --write\` those of
+faults, and \`--write\` of \`npm run coverage\` and \`npm run mutation\` those of the last part. What lies close to its goal, and why: [notes](measurements-notes.md).
 `;
 
-/** Faults are written by another program. They stand last, and stay as they are. */
+/** Faults, and what follows them, are written by other programs. They stand last, and stay as they are. */
 const FAULTS = '## Faults';
 
 /** The page with new sections for the suites that were run, and with all others as they were; what people wrote comes first. */

@@ -3,6 +3,15 @@ import type { FileReach, Reach } from './measure-files.ts';
 
 const MAX_FILES = 40;
 
+/** How the figures came about. */
+export interface CoverageRun {
+  readonly command: string;
+  /** As `2026-11-18`. */
+  readonly date: string;
+  readonly commit: string;
+  readonly hasFailed: boolean;
+}
+
 /** By folder; then the core against its goals; then what lies lowest in the core. */
 export function coverageReport(files: readonly FileReach[]): string {
   const core = files.filter(({ path }) => areaOf(path)?.isCore);
@@ -18,6 +27,17 @@ export function coverageReport(files: readonly FileReach[]): string {
     '',
     ...low.slice(0, MAX_FILES).map(fileRow),
     ...(low.length > MAX_FILES ? [`         and ${low.length - MAX_FILES} more`] : []),
+    '',
+    ...goalTable(sum(core)),
+  ].join('\n');
+}
+
+/** What the page of measurements shows of a run. */
+export function coverageText(files: readonly FileReach[], run: CoverageRun): string {
+  const failed = run.hasFailed ? ' Some tests failed: what came after a failure in them was not reached.' : '';
+  const core = files.filter(({ path }) => areaOf(path)?.isCore);
+  return [
+    `Written by \`${run.command}\` on ${run.date}, of commit ${run.commit}.${failed}`,
     '',
     ...goalTable(sum(core)),
   ].join('\n');

@@ -19,11 +19,8 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
   // Without the routes, which are mostly words and shapes: who may call them is judged for all routes together.
   login: [
     {
-      sources: ['src/accounts/limiter/limiter.ts', 'src/accounts/login/password-check.ts'],
-      judges: [
-        'test/accounts/{address-key,attempt-gate,password-check}.test.ts',
-        'test/contract/accounts/login.test.ts',
-      ],
+      sources: ['src/accounts/login/password-check.ts'],
+      judges: ['test/accounts/password-check.test.ts', 'test/contract/accounts/login.test.ts'],
       without: '200 logins at once',
     },
     {
@@ -32,50 +29,93 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
       without: '200 logins at once',
     },
     {
-      sources: ['src/accounts/login/{own-sessions,refresh,session-*}.ts'],
+      sources: ['src/accounts/login/{kept-sessions,session-check,session-opening}.ts'],
       judges: [
-        'test/accounts/session-store.test.ts',
+        'test/accounts/{session-check,session-store}.test.ts',
         'test/contract/accounts/{sessions,tokens,password-change}.test.ts',
       ],
     },
     {
+      // Without the words of common passwords, which are data.
+      sources: ['src/accounts/passwords/{password-change,passwords}.ts'],
+      judges: ['test/accounts/password-hasher.test.ts', 'test/contract/accounts/password-{change,policy}.test.ts'],
+    },
+  ],
+  mfa: [
+    {
       sources: ['src/accounts/mfa/*.ts'],
       judges: ['test/contract/accounts/{mfa,second-factor}.test.ts'],
-    },
-    {
-      // Without the words of common passwords, which are data.
-      sources: ['src/accounts/passwords/password-*.ts'],
-      judges: ['test/accounts/password-hasher.test.ts', 'test/contract/accounts/password-*.test.ts'],
     },
   ],
   jobs: [
     {
-      sources: ['src/bridge/jobs/job-runner.ts'],
-      judges: ['test/bridge/jobs/{follow-clock,job-runner,result-card}.test.ts'],
+      sources: ['src/bridge/jobs/{job-record,job-runner}.ts'],
+      judges: ['test/bridge/jobs/{follow-clock,job-runner,jobs,result-card}.test.ts'],
     },
     {
-      sources: ['src/bridge/jobs/{callbacks,deliveries}.ts'],
+      sources: ['src/bridge/jobs/deliveries.ts'],
       judges: ['test/bridge/jobs/{callback-rules,deliveries,webhooks}.test.ts'],
     },
     {
-      sources: ['src/bridge/jobs/!(job-runner|callbacks|deliveries).ts'],
-      judges: ['test/bridge/jobs/{jobs,job-stores,several-bridges}.test.ts'],
+      sources: ['src/bridge/jobs/{create-jobs,job-ends,job-reports,submit-job}.ts'],
+      judges: [
+        'test/bridge/jobs/{callback-rules,job-options,job-stores,jobs,rest,several-bridges,sweep-old-jobs}.test.ts',
+      ],
     },
   ],
   forwarding: [
     {
-      sources: ['src/bridge/forwarding/{decide-*,endpoints,forward-*,merged-jobs,node-health,update-*}.ts'],
+      sources: ['src/bridge/forwarding/{call-node,decide-forward,endpoints,forward-call,node-health,update-relay}.ts'],
       judges: [
-        'test/bridge/forwarding/{decide-forward,endpoints,forward-*,merged-jobs,node-health,update-relay}.test.ts',
+        'test/bridge/forwarding/{call-peer,decide-forward,endpoints,forward-*,node-health,update-relay}.test.ts',
       ],
     },
     {
-      sources: ['src/bridge/forwarding/{call-peer,session-routes}.ts'],
-      judges: ['test/bridge/forwarding/{call-peer,forwarded-calls,scripted-nodes,session-routes}.test.ts'],
+      sources: ['src/bridge/forwarding/{forwarding-dispatch,merged-jobs,session-routes}.ts'],
+      judges: [
+        'test/bridge/forwarding/{forwarded-calls,merged-jobs,node-health,scripted-nodes,session-routes}.test.ts',
+      ],
     },
     {
-      sources: ['src/bridge/forwarding/{create-forwarding,follow-sessions}.ts'],
+      sources: ['src/bridge/forwarding/create-forwarding.ts'],
       judges: ['test/bridge/forwarding/{followed,forwarded,groups,scripted}*.test.ts'],
+    },
+  ],
+  // Who may do what, and what an agent may do without asking.
+  permissions: [
+    {
+      sources: ['src/accounts/permissions.ts'],
+      judges: ['test/accounts/permissions.test.ts', 'test/console/permission-table.test.ts'],
+    },
+    {
+      sources: ['src/{accounts,bridge}/access.ts', 'src/bridge/principal.ts'],
+      judges: [
+        'test/bridge/forwarding/node-access.test.ts',
+        'test/contract/bridge/{access,session-access}.test.ts',
+        'test/guards/principal.test.ts',
+      ],
+    },
+    {
+      sources: ['src/bridge/workbench/{permission-rows,permission-rules,permissions}.ts'],
+      judges: ['test/bridge/workbench/{permission-rules,permissions,questions}.test.ts'],
+    },
+  ],
+  limits: [
+    {
+      sources: ['src/platform/limits/*.ts'],
+      judges: ['test/platform/limits/*.test.ts'],
+    },
+    {
+      sources: ['src/accounts/limiter/limiter.ts'],
+      judges: ['test/accounts/{address-key,attempt-gate,limiter}.test.ts'],
+    },
+    {
+      sources: ['src/bridge/sessions/turn-limits.ts'],
+      judges: ['test/bridge/sessions/turn-limits.test.ts'],
+    },
+    {
+      sources: ['src/completions/keys/rate-limits.ts'],
+      judges: ['test/completions/keys/rate-limits.test.ts'],
     },
   ],
 };

@@ -1,5 +1,6 @@
 import { relative } from 'node:path';
-import type { Mutant } from './run-stryker.ts';
+import { withPart } from '../measurements-part.ts';
+import type { Mutant, Share } from './run-stryker.ts';
 
 /** Of the mutants that could run, in percent. */
 const GOAL = 80;
@@ -9,19 +10,39 @@ const WIDEST_REPLACEMENT = 60;
 
 export interface AreaResult {
   readonly area: string;
+  /** Those that were tried. */
   readonly mutants: readonly Mutant[];
+  /** How many there are, with those that were not tried. */
+  readonly found: number;
+}
+
+/** How an area was judged, for those who want to see the same again. */
+export interface AreaRun {
+  readonly result: AreaResult;
+  readonly share: Share;
+  /** As `2026-11-18`. */
+  readonly date: string;
+  readonly commit: string;
+}
+
+/** The page of measurements with the row of this run in place of that of an earlier one. */
+export function withAreaRun(page: string, { result, share, date, commit }: AreaRun): string {
+  const choice = share.percent === 100 ? '' : ` --share ${share.percent} --seed ${share.seed}`;
+  const command = `npm run mutation -- ${result.area}${choice} --write`;
+  const text = `Written by \`${command}\` on ${date}, of commit ${commit}.\n\n${mutationTable([result])}`;
+  return withPart(page, { part: `mutation: ${result.area}`, text });
 }
 
 /** One row per area, with the goal: one that was missed says so. */
 export function mutationTable(results: readonly AreaResult[]): string {
-  const rows = results.map(({ area, mutants }) => {
+  const rows = results.map(({ area, mutants, found }) => {
     const score = scoreOf(mutants);
     const verdict = score >= GOAL ? 'met' : '**missed**';
-    return `| ${[area, ...counts(mutants), percent(score), `≥ ${GOAL} %`, verdict].join(' | ')} |`;
+    return `| ${[area, found, ...counts(mutants), percent(score), `≥ ${GOAL} %`, verdict].join(' | ')} |`;
   });
   return [
-    '| area | mutants | killed | timed out | survived | reached by no test | could not run | score | goal | |',
-    '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
+    '| area | mutants | tried | killed | timed out | survived | reached by no test | could not run | score | goal | |',
+    '| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |',
     ...rows,
   ].join('\n');
 }

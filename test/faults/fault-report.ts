@@ -26,11 +26,13 @@ export function figuresTable(figures: readonly FaultFigure[]): string {
 
 /** The document with the section of this run in place of the one of an earlier run; nothing else is touched. */
 export function withSuiteRun(document: string, run: SuiteRun): string {
-  const [before, faults] = splitAt(document, `${HEADING}\n`);
+  const [before, fromFaults] = splitAt(document, `${HEADING}\n`);
+  const [inFaults, after] = splitAt(fromFaults.trim().slice(HEADING.length), '## ');
+  const faults = fromFaults === '' ? '' : `${HEADING}${inFaults}`;
   const heading = `### ${run.suite}\n`;
   const [earlier, rest] = splitAt(faults === '' ? INTRODUCTION : faults, heading);
   const [, later] = splitAt(rest.slice(heading.length), '### ');
-  return [before, earlier, sectionOf(run), later]
+  return [before, earlier, sectionOf(run), later, after]
     .map((part) => part.trim())
     .filter((part) => part !== '')
     .join('\n\n')

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { areaOf } from '../../scripts/coverage-report/areas.ts';
 import { codeLines } from '../../scripts/coverage-report/code-lines.ts';
-import { coverageReport } from '../../scripts/coverage-report/coverage-report.ts';
+import { coverageReport, coverageText } from '../../scripts/coverage-report/coverage-report.ts';
 import type { FileReach } from '../../scripts/coverage-report/measure-files.ts';
 import { readLcov } from '../../scripts/coverage-report/read-lcov.ts';
 
@@ -84,4 +84,13 @@ test('a file that no test loads counts with all of its lines, and says so', () =
   const report = coverageReport([reach('src/platform/a.ts', 1000, 100), unloaded]);
   assert.match(report, /\| lines of the core \| 50\.0 % /);
   assert.match(report, /0\.0 % {2}src\/platform\/b\.ts: loaded by no test/);
+});
+
+test('the page gets the core against its goals, how it was measured, and whether tests failed', () => {
+  const run = { command: 'npm run coverage -- --write', date: '2026-01-02', commit: 'abc' };
+  const files = [reach('src/bridge/a.ts', 949, 90)];
+  const text = coverageText(files, { ...run, hasFailed: false });
+  assert.match(text, /^Written by `npm run coverage -- --write` on 2026-01-02, of commit abc\.\n\n\| what /);
+  assert.match(text, /\| lines of the core \| 94\.9 % \| ≥ 95 % \| \*\*missed\*\* \|/);
+  assert.match(coverageText(files, { ...run, hasFailed: true }), /of commit abc\. Some tests failed: /);
 });
