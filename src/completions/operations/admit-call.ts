@@ -2,7 +2,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { costOf, isFree, type Price, type PriceOf, type UnitCounts } from '../apis/prices.ts';
 import type { Admission, AdmissionRequest, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
-import type { ApiReservation } from '../keys/budgets.ts';
+import type { ApiBudgets, ApiReservation } from '../keys/budgets.ts';
 import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
 import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
 
@@ -47,8 +47,11 @@ export interface CallAdmissionOptions extends Pick<Runtime, 'clock'> {
 
 /** The first step of any request: which models may answer, whether the caller may use them, and what the call may cost. */
 export interface CallAdmission {
-  /** Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. */
-  admit(call: IncomingCall, model: string, estimate: CallEstimate): Promise<AdmittedCall>;
+  /**
+   * Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. Waits only
+   * where something is counted elsewhere.
+   */
+  admit(call: IncomingCall, model: string, estimate: CallEstimate): AdmittedCall | Promise<AdmittedCall>;
   /** The plan of a model that the caller may use; throws as `admit` does. */
   planFor(holder: KeyHolder, model: string): ModelPlan;
   /** The plan of a model, in a list; an empty list when there is no such model. */
@@ -116,16 +119,49 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     };
   }
 
-  /** The admission of a call that settles with the budgets of APIs, too. */
-  async function admitted(holder: KeyHolder, request: AdmissionRequest, reserved: ApiReservation) {
+  function requestFor(call: IncomingCall, plan: ModelPlan, estimate: CallEstimate): AdmissionRequest {
+    return {
+      estimatedTokens: tokensOf(estimate),
+      estimatedCostNano: estimateCost(plan, call.holder, estimate),
+      mayCost: mayCost(plan, call.holder),
+      isPaid: call.ofOwn ?? false,
+      call: call.presence,
+    };
+  }
+
+  /** Member by member, so that all admitted calls have one shape. */
+  function admitted(call: IncomingCall, plan: ModelPlan, estimate: CallEstimate, admission: Admission): AdmittedCall {
+    const { holder, requestId, presence, body, operation, timeoutMs, fallbacks, ofOwn = false } = call;
+    const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
+    return {
+      holder,
+      requestId,
+      presence,
+      body,
+      operation,
+      timeoutMs,
+      fallbacks,
+      ofOwn,
+      plan,
+      promptTokens: estimate.prompt,
+      tokens: tokensOf(estimate),
+      record,
+    };
+  }
+
+  /** The same where APIs have budgets: the call settles with those, too. */
+  async function admitWithin(apis: ApiBudgets, call: IncomingCall, given: ModelPlan, estimate: CallEstimate) {
+    const { holder } = call;
+    const reserved = await apis.reserve(costsByApi(given, holder, estimate));
+    const plan = withRoom(given, holder, reserved);
     try {
-      const admission = await admissions.admit(holder, request);
+      const admission = await admissions.admit(holder, requestFor(call, plan, estimate));
       const settle: Admission['settle'] = (outcome) => {
         const cost = admission.settle(outcome);
         reserved.settle(outcome.api, cost ?? 0);
         return cost;
       };
-      return { ...admission, settle };
+      return admitted(call, plan, estimate, { ...admission, settle });
     } catch (error) {
       reserved.settle('', 0);
       throw error;
@@ -162,27 +198,20 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   return {
     resolvable,
     planFor: resolveFor,
-    async admit(call, model, estimate) {
-      const { holder, requestId, operation, ofOwn = false } = call;
-      const { prompt, answer } = estimate;
-      const given = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
-      const { apis } = admissions;
-      const reserved =
-        ofOwn || apis === undefined ? undefined : await apis.reserve(costsByApi(given, holder, estimate));
-      const plan = reserved === undefined ? given : withRoom(given, holder, reserved);
-      const request: AdmissionRequest = {
-        estimatedTokens: estimate.batch === true ? 0 : prompt + answer,
-        estimatedCostNano: estimateCost(plan, holder, estimate),
-        mayCost: mayCost(plan, holder),
-        isPaid: ofOwn,
-        call: call.presence,
-      };
-      const admission: Admission =
-        reserved === undefined ? await admissions.admit(holder, request) : await admitted(holder, request, reserved);
-      const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
-      return { ...call, plan, promptTokens: prompt, tokens: estimate.batch === true ? 0 : prompt + answer, record };
+    admit(call, model, estimate) {
+      const { holder, ofOwn = false } = call;
+      const plan = ofOwn ? plans.resolve(model) : withFallbacks(resolveFor(holder, model), call);
+      if (!ofOwn && admissions.apis !== undefined) return admitWithin(admissions.apis, call, plan, estimate);
+      const admission = admissions.admit(holder, requestFor(call, plan, estimate));
+      return admission instanceof Promise
+        ? admission.then((given) => admitted(call, plan, estimate, given))
+        : admitted(call, plan, estimate, admission);
     },
   };
+}
+
+function tokensOf({ prompt, answer, batch = false }: CallEstimate): number {
+  return batch ? 0 : prompt + answer;
 }
 
 const MAX_SHOWN_NAME = 200;

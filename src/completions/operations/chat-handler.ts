@@ -42,10 +42,11 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
       const { strict, cacheTtlMs, timeoutMs, fallbacks } = readCallOptions(head, strictParams());
       const presence = watchCaller(reply.raw);
       const { requestId } = head;
-      const call = await pipeline.admitChat(
+      const admitting = pipeline.admitChat(
         { holder, requestId, presence, body: bytes, operation: 'chat', timeoutMs, fallbacks },
         request,
       );
+      const call = admitting instanceof Promise ? await admitting : admitting;
       const { record } = call;
       const found = { holderId: holder.id, head, body: bytes };
       const looked = useCache(cache, cacheTtlMs ?? call.plan.cacheTtlMs, found);
@@ -58,13 +59,15 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
         return reply;
       }
       const answerAsBytes = family === 'openai' || request.stream === true;
-      const open = () =>
-        pipeline.openChat(call, { request, bytes, answerAsBytes, strict, showsCost: family === 'openai' });
-      const silence = { reply, record, clock, alarms };
-      const begun =
-        request.stream === true ? await openInSilence(silence, open) : { opened: await open(), headersSent: false };
-      if (begun === undefined) return reply;
-      const { opened, headersSent } = begun;
+      const form = { request, bytes, answerAsBytes, strict, showsCost: family === 'openai' };
+      let headersSent = false;
+      let opened: Attempted<OpenedChat>;
+      if (request.stream === true) {
+        const silence = { reply, record, clock, alarms };
+        const begun = await openInSilence(silence, () => pipeline.openChat(call, form));
+        if (begun === undefined) return reply;
+        ({ opened, headersSent } = begun);
+      } else opened = await pipeline.openChat(call, form);
       const legacy = usesLegacyFunctions(request);
       if (isStream(opened.result)) {
         relayChat(reply, call, opened, request, { bytes, legacy, headersSent, onWhole: cached?.keep });

@@ -35,7 +35,7 @@ export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
 
 /** The path of any request: resolve, admit, attempt; then the answer is relayed, and the call settled. */
 export interface ChatPipeline extends Pick<CallAdmission, 'admit' | 'planFor' | 'resolvable'> {
-  admitChat(call: IncomingCall, request: ChatRequest): Promise<AdmittedCall>;
+  admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall | Promise<AdmittedCall>;
   /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
   /**

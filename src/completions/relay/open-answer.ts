@@ -32,48 +32,73 @@ const DECOMPRESSIONS = { gzip: promisify(gunzip), deflate: promisify(inflate), b
 
 /** The bytes of a whole answer with status 2xx; anything else is thrown. */
 export function openAnswer(options: OpenOptions): Promise<Buffer> {
-  const { start, presence } = options;
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    let status = 0;
-    let headers: UpstreamHeaders = {};
-    const exchange = start({
-      onHead(givenStatus, givenHeaders) {
-        status = givenStatus;
-        headers = givenHeaders;
-      },
-      onData(chunk) {
-        length += chunk.length;
-        const limit = isSuccess(status) ? MAX_ANSWER_BYTES : MAX_REFUSAL_BYTES;
-        if (length <= limit) chunks.push(chunk);
-        else if (isSuccess(status)) {
-          exchange.abort();
-          reject(tooLarge());
-        }
-      },
-      onEnd() {
-        presence.watch(ignore);
-        const body = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
-        const { 'content-encoding': encoding } = headers;
-        if (encoding === undefined || encoding === 'identity') afterReads(() => finish(body));
-        else decompress(body, String(encoding)).then(finish, reject);
-      },
-      onFailed: reject,
-    });
+  return new Promise((resolve, reject) => new WholeAnswer(options, resolve, reject).open());
+}
+
+/** A class, because there is one for each call. */
+class WholeAnswer implements ExchangeListener {
+  readonly #options: OpenOptions;
+  readonly #resolve: (body: Buffer) => void;
+  readonly #reject: (error: unknown) => void;
+  #exchange: Exchange | undefined = undefined;
+  #chunks: Buffer[] = [];
+  #length = 0;
+  #status = 0;
+  #headers: UpstreamHeaders = NO_HEADERS;
+
+  constructor(options: OpenOptions, resolve: (body: Buffer) => void, reject: (error: unknown) => void) {
+    this.#options = options;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  open(): void {
+    const { start, presence } = this.#options;
+    const exchange = start(this);
+    this.#exchange = exchange;
     presence.watch(() => {
       exchange.abort();
-      reject(presence.failure());
+      this.#reject(presence.failure());
     });
+  }
 
-    function finish(body: Buffer): void {
-      if (isSuccess(status)) {
-        options.onHeaders?.(headers);
-        resolve(body);
-      } else reject(refusal(status, headers, body.toString('utf8'), options));
+  onHead(status: number, headers: UpstreamHeaders): void {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  onData(chunk: Buffer): void {
+    this.#length += chunk.length;
+    const limit = isSuccess(this.#status) ? MAX_ANSWER_BYTES : MAX_REFUSAL_BYTES;
+    if (this.#length <= limit) this.#chunks.push(chunk);
+    else if (isSuccess(this.#status)) {
+      this.#exchange?.abort();
+      this.#reject(tooLarge());
     }
-  });
+  }
+
+  onEnd(): void {
+    this.#options.presence.watch(ignore);
+    const { 'content-encoding': encoding } = this.#headers;
+    const [first] = this.#chunks;
+    const body = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks);
+    if (encoding === undefined || encoding === 'identity') afterReads(() => this.#finish(body));
+    else decompress(body, String(encoding)).then((unpacked) => this.#finish(unpacked), this.#reject);
+  }
+
+  onFailed(error: AppError): void {
+    this.#reject(error);
+  }
+
+  #finish(body: Buffer): void {
+    if (isSuccess(this.#status)) {
+      this.#options.onHeaders?.(this.#headers);
+      this.#resolve(body);
+    } else this.#reject(refusal(this.#status, this.#headers, body.toString('utf8'), this.#options));
+  }
 }
+
+const NO_HEADERS: UpstreamHeaders = {};
 
 function ignore(): void {}
 

@@ -69,7 +69,12 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
       for (const target of ordered) {
         following += 1;
         try {
-          return await tryTarget(call, plan, target, limits, ordered[following]);
+          try {
+            return await tryOnce(call, plan, target, limits);
+          } catch (error) {
+            if (!mayRepeat(error, plan, target, ordered[following])) throw error;
+            return await tryAgain(call, plan, target, limits, error);
+          }
         } catch (error) {
           ofPlan = moreTelling(ofPlan, error);
           if (!policyOf(error).next) break;
@@ -84,21 +89,10 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     throw failure;
   };
 
-  async function tryTarget<Result>(
-    call: AttemptCall<Result>,
-    plan: ModelPlan,
-    target: Target,
-    limits: Limits,
-    following: Target | undefined,
-  ): Promise<Result> {
-    try {
-      return await tryOnce(call, plan, target, limits);
-    } catch (error) {
-      if (plan.retries === 0 || !policyOf(error).retry || board.isOut(target)) throw error;
-      // Another key may have room immediately.
-      if (isUsedUp(error) && target.key !== undefined && following?.apiId === target.apiId) throw error;
-      return tryAgain(call, plan, target, limits, error);
-    }
+  function mayRepeat(error: unknown, plan: ModelPlan, target: Target, following: Target | undefined): boolean {
+    if (plan.retries === 0 || !policyOf(error).retry || board.isOut(target)) return false;
+    // Another key may have room immediately.
+    return !(isUsedUp(error) && target.key !== undefined && following?.apiId === target.apiId);
   }
 
   /** `first`: how the try before went; it counts as the first of all. */

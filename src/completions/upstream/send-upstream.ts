@@ -107,18 +107,11 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
     const pool = pools.open(origin, timeouts.connect);
     const { first_byte: firstByteMs, idle: idleMs } = timeouts;
     const times = { firstByteMs, idleMs, deadline, deadlineName, untilEvent: stream };
+    const { body, method } = encoded;
     const ready =
-      (opened: UpstreamPool, allowed: Headers): StartExchange =>
-      (listener) => {
-        const call = {
-          host,
-          path,
-          headers: allowed,
-          body: encoded.body,
-          ...(encoded.method && { method: encoded.method }),
-        };
-        return startExchange({ pool: opened, call, times, clock, alarms, listener });
-      };
+      (opened: UpstreamPool, headers: Headers): StartExchange =>
+      (listener) =>
+        startExchange({ pool: opened, call: { host, path, headers, body, method }, times, clock, alarms, listener });
     // Only the first call of all, signatures and access tokens take time.
     if (!(authorised instanceof Promise) && !(pool instanceof Promise)) return ready(pool, authorised);
     return Promise.all([pool, authorised]).then(([opened, allowed]) => ready(opened, allowed));

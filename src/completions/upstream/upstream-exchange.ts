@@ -14,7 +14,7 @@ export interface UpstreamCall {
   readonly host: string;
   readonly path: string;
   /** Absent: POST. */
-  readonly method?: UpstreamMethod;
+  readonly method?: UpstreamMethod | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: UpstreamBody;
 }
@@ -59,96 +59,122 @@ export interface ExchangeOptions {
   readonly listener: ExchangeListener;
 }
 
-/** Sends one request, with one alarm for all limits. Redirects are not followed: they are answers like any other. */
-export function startExchange({ pool, call, times, clock, alarms, listener }: ExchangeOptions): Exchange {
-  let controller: Dispatcher.DispatchController | undefined;
-  let over = false;
-  let begun = false;
-  let lastSign = clock.monotonic();
-  // Silence shorter than both limits breaks neither: from then on the alarm knows the exact moment.
-  const alarm: Alarm = {
-    dueAt: Math.min(lastSign + times.firstByteMs, lastSign + times.idleMs, times.deadline),
-    ring: checkLimits,
-    place: -1,
-  };
-  alarms.set(alarm);
+/**
+ * Sends one request, with one alarm for all limits. Redirects are not followed: they are answers like any other. A class,
+ * because there is one for each call.
+ */
+export function startExchange(options: ExchangeOptions): Exchange {
+  const exchange = new RunningExchange(options);
+  exchange.start();
+  return exchange;
+}
 
-  function checkLimits(): void {
-    const now = clock.monotonic();
-    if (controller?.paused === true) lastSign = now;
-    const silence = begun ? times.idleMs : times.firstByteMs;
-    if (now >= times.deadline) fail(upstreamTimeout(times.deadlineName));
-    else if (now - lastSign >= silence) fail(upstreamTimeout(begun ? 'idle' : 'first_byte'));
-    else {
-      alarm.dueAt = Math.min(lastSign + silence, times.deadline);
-      alarms.set(alarm);
-    }
+class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
+  dueAt: number;
+  place = -1;
+  readonly #options: ExchangeOptions;
+  #controller: Dispatcher.DispatchController | undefined = undefined;
+  #over = false;
+  #begun = false;
+  #lastSign: number;
+
+  constructor(options: ExchangeOptions) {
+    const { times, clock } = options;
+    this.#options = options;
+    this.#lastSign = clock.monotonic();
+    // Silence shorter than both limits breaks neither: from then on the alarm knows the exact moment.
+    this.dueAt = Math.min(this.#lastSign + times.firstByteMs, this.#lastSign + times.idleMs, times.deadline);
   }
 
-  function fail(error: AppError): void {
-    if (over) return;
-    finish();
-    controller?.abort(error);
-    listener.onFailed(error);
+  start(): void {
+    this.#options.alarms.set(this);
+    afterReads(() => this.#send());
   }
 
-  function finish(): void {
-    over = true;
-    alarms.clear(alarm);
-  }
-
-  const handler: Dispatcher.DispatchHandler = {
-    onRequestStart(given) {
-      controller = given;
-      if (over) given.abort(new Error('nobody waits for it any more'));
-    },
-    onResponseStart(_controller, status, headers) {
-      // An early hint is not the answer.
-      if (!over && status >= 200) listener.onHead(status, headers);
-    },
-    onResponseData(_controller, chunk) {
-      if (over) return;
-      if (!times.untilEvent) begun = true;
-      if (begun) lastSign = clock.monotonic();
-      listener.onData(chunk);
-    },
-    onResponseEnd() {
-      if (over) return;
-      finish();
-      listener.onEnd();
-    },
-    onResponseError(_controller, error) {
-      if (over) return;
-      finish();
-      listener.onFailed(toAppError(error, call.host));
-    },
-  };
-
-  afterReads(() => {
-    if (over) return;
+  #send(): void {
+    if (this.#over) return;
+    const { pool, call } = this.#options;
     try {
-      pool.dispatch({ method: call.method ?? 'POST', path: call.path, ...outgoing(call) }, handler);
+      pool.dispatch({ method: call.method ?? 'POST', path: call.path, ...outgoing(call) }, this);
     } catch (error) {
-      fail(upstreamError('the request could not be sent', error));
+      this.#fail(upstreamError('the request could not be sent', error));
     }
-  });
+  }
 
-  return {
-    pause: () => controller?.pause(),
-    resume() {
-      if (begun) lastSign = clock.monotonic();
-      controller?.resume();
-    },
-    begun() {
-      begun = true;
-      lastSign = clock.monotonic();
-    },
-    abort() {
-      if (over) return;
-      finish();
-      controller?.abort(new Error('the caller is gone'));
-    },
-  };
+  ring(): void {
+    const { times, clock, alarms } = this.#options;
+    const now = clock.monotonic();
+    if (this.#controller?.paused === true) this.#lastSign = now;
+    const silence = this.#begun ? times.idleMs : times.firstByteMs;
+    if (now >= times.deadline) this.#fail(upstreamTimeout(times.deadlineName));
+    else if (now - this.#lastSign >= silence) this.#fail(upstreamTimeout(this.#begun ? 'idle' : 'first_byte'));
+    else {
+      this.dueAt = Math.min(this.#lastSign + silence, times.deadline);
+      alarms.set(this);
+    }
+  }
+
+  #fail(error: AppError): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#controller?.abort(error);
+    this.#options.listener.onFailed(error);
+  }
+
+  #finish(): void {
+    this.#over = true;
+    this.#options.alarms.clear(this);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#over) controller.abort(new Error('nobody waits for it any more'));
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: UpstreamHeaders): void {
+    // An early hint is not the answer.
+    if (!this.#over && status >= 200) this.#options.listener.onHead(status, headers);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#over) return;
+    const { times, clock, listener } = this.#options;
+    if (!times.untilEvent) this.#begun = true;
+    if (this.#begun) this.#lastSign = clock.monotonic();
+    listener.onData(chunk);
+  }
+
+  onResponseEnd(): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#options.listener.onEnd();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#options.listener.onFailed(toAppError(error, this.#options.call.host));
+  }
+
+  pause(): void {
+    this.#controller?.pause();
+  }
+
+  resume(): void {
+    if (this.#begun) this.#lastSign = this.#options.clock.monotonic();
+    this.#controller?.resume();
+  }
+
+  begun(): void {
+    this.#begun = true;
+    this.#lastSign = this.#options.clock.monotonic();
+  }
+
+  abort(): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#controller?.abort(new Error('the caller is gone'));
+  }
 }
 
 /** Below this size parts are joined, because undici sends one buffer faster than several. */
