@@ -88,6 +88,13 @@ const settingsSchema = setting.group('What all services share.', {
       description:
         'The PostgreSQL server itself, where `database.url` is that of a pooler in transaction mode such as PgBouncer: for messages between instances and for migrations. Empty: `database.url`.',
     }),
+    connections: setting.integer({
+      default: 10,
+      minimum: 4,
+      maximum: 1000,
+      description:
+        'Connections of this process to PostgreSQL, for all services and limits together; one more listens for messages between instances. Each worker has its own.',
+    }),
   }),
   cluster: setting.group('Several instances on one PostgreSQL database.', {
     address: setting.url({

@@ -105,7 +105,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
   const wakeUps = await listenForOthers(settings, logger);
   if (wakeUps !== undefined) opened.defer(() => wakeUps.stop());
-  const shared = await openSharedLimits(settings, { clock, logger }, opened);
+  const shared = await openSharedLimits(settings, stores.pool, { clock, logger }, opened);
   const prepared = await prepareServiceParts({
     settings,
     services: names,

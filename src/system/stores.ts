@@ -9,11 +9,11 @@ import { callControlSocket } from '../platform/control-socket/control-socket.ts'
 import type { AnyDatabase, Database, DatabaseLocation } from '../platform/database/database.ts';
 import type { DatabaseDefinition, Migration } from '../platform/database/migrations.ts';
 import { openDatabase } from '../platform/database/open-database.ts';
+import type { ConnectionPool } from '../platform/database/postgres/connection-pool.ts';
 import type { ClusterSchema } from '../platform/database/postgres/limit-buckets.ts';
 import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { createSharedBuckets, type SharedLimits } from '../platform/limits/shared-buckets.ts';
-import { createStoreWatch } from '../platform/limits/store-watch.ts';
+import { createSharedBuckets, createStoreWatch, type SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
 import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
@@ -38,6 +38,8 @@ export type ServiceDatabases = { readonly [Name in ServiceName]?: Database<Servi
 export interface Stores extends AsyncDisposable {
   readonly databases: ServiceDatabases;
   readonly all: readonly AnyDatabase[];
+  /** The connections of all of them; undefined on SQLite. */
+  readonly pool: ConnectionPool | undefined;
   /** Rejects unless every database answers. */
   check(): Promise<void>;
 }
@@ -53,9 +55,11 @@ interface OpenStoresOptions {
 
 export async function openStores({ settings, names, files, clock, owner }: OpenStoresOptions): Promise<Stores> {
   await using opened = new AsyncDisposableStack();
+  const pool = await openPool(settings.database);
+  if (pool !== undefined) opened.defer(() => pool.close());
   async function open<Name extends ServiceName>(name: Name): Promise<Database<ServiceSchemas[Name]> | undefined> {
     if (!names.includes(name)) return undefined;
-    const location = storeLocation(settings.database, files, name);
+    const location = storeLocation(settings.database, files, name, pool);
     return openStore<ServiceSchemas[Name]>(storeDefinition(name), location, clock, owner, opened);
   }
   const databases: ServiceDatabases = {
@@ -68,6 +72,7 @@ export async function openStores({ settings, names, files, clock, owner }: OpenS
   return {
     databases,
     all,
+    pool,
     async check() {
       await Promise.all(all.map((database) => database.check()));
     },
@@ -167,20 +172,24 @@ async function openStore<Schema>(
   return database;
 }
 
-/** How many connections limits need: each statement is short, and those of one bucket go together. */
-const LIMIT_CONNECTIONS = 4;
+async function openPool({ url, listen_url: directUrl, connections: size }: Settings['database']) {
+  if (url === '') return undefined;
+  const { openConnectionPool } = await import('../platform/database/postgres/connection-pool.ts');
+  return openConnectionPool(url, { isPooled: directUrl !== '', size });
+}
+
 const SWEEP_MS = 10 * 60_000;
 
 /** Limits that all instances of a PostgreSQL database count together; undefined on SQLite, where there is one. */
 export async function openSharedLimits(
   { database: { url, listen_url: directUrl }, cluster }: Settings,
+  pool: ConnectionPool | undefined,
   { clock, logger }: Pick<Runtime, 'clock' | 'logger'>,
   opened: AsyncDisposableStack,
 ): Promise<SharedLimits | undefined> {
-  if (url === '') return undefined;
+  if (pool === undefined) return undefined;
   const { clusterMigrations, createBucketStore } = await import('../platform/database/postgres/limit-buckets.ts');
-  const direct = directUrl === '' ? {} : { directUrl };
-  const location = { engine: 'postgres', url, schema: 'cluster', connections: LIMIT_CONNECTIONS, ...direct } as const;
+  const location = postgresLocation({ url, directUrl, schema: 'cluster', pool });
   const database = await openDatabase<ClusterSchema>({
     name: 'cluster',
     migrations: clusterMigrations,
@@ -206,9 +215,27 @@ export function storeLocation(
   { url, listen_url: directUrl }: Settings['database'],
   files: DataFiles,
   service: string,
+  pool?: ConnectionPool,
 ): DatabaseLocation {
   if (url === '') return { engine: 'sqlite', file: files.database(service) };
-  return { engine: 'postgres', url, schema: service, ...(directUrl !== '' && { directUrl }) };
+  return postgresLocation({ url, directUrl, schema: service, pool });
+}
+
+interface PostgresPlace {
+  readonly url: string;
+  readonly directUrl: string;
+  readonly schema: string;
+  readonly pool: ConnectionPool | undefined;
+}
+
+function postgresLocation({ url, directUrl, schema, pool }: PostgresPlace): DatabaseLocation {
+  return {
+    engine: 'postgres',
+    url,
+    schema,
+    ...(directUrl !== '' && { directUrl }),
+    ...(pool !== undefined && { pool }),
+  };
 }
 
 /** How the database of a service is made. */

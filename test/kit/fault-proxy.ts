@@ -19,6 +19,8 @@ export interface FaultProxy {
   readonly port: number;
   /** Connections so far, refused ones included. */
   connections(): number;
+  /** Connections that are open now. */
+  open(): number;
   /** Where connections lead from now on. */
   setTarget(port: number): void;
   /** Breaks off everything that is open now. */
@@ -61,6 +63,8 @@ export async function startFaultProxy(
     url: `http://127.0.0.1:${port}`,
     port,
     connections: () => count,
+    // Each has two sockets.
+    open: () => open.size / 2,
     setTarget(next) {
       target = next;
     },

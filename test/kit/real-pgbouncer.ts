@@ -10,7 +10,7 @@ import { until } from './until.ts';
 const PLACES = ['/usr/sbin/pgbouncer', '/usr/local/bin/pgbouncer', '/usr/bin/pgbouncer'];
 
 /** Starts Debian's PgBouncer in transaction mode in front of a PostgreSQL server, and returns the URL of the pool. */
-export async function startPgbouncer(scope: Scope, server: string): Promise<string> {
+export async function startPgbouncer(scope: Scope, server: string, settings: readonly string[] = []): Promise<string> {
   const program = await installedProgram('pgbouncer', PLACES);
   const { hostname, port, username, password, pathname } = new URL(server);
   const database = pathname.slice(1);
@@ -30,6 +30,7 @@ export async function startPgbouncer(scope: Scope, server: string): Promise<stri
     // Fewer than the clients have: a connection is used by many of them in turn.
     'default_pool_size = 4',
     'max_client_conn = 500',
+    ...settings,
   ];
   await writeFile(file, `${lines.join('\n')}\n`, { mode: 0o644 });
   // It refuses to run as root.

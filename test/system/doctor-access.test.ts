@@ -80,7 +80,7 @@ test('doctor lists webhooks that fail or are switched off, by host and without t
   const files = dataFiles(await temporaryFolder(t));
   const { settings } = resolveTrestle('accounts: {}');
   assert.deepEqual(await webhookFindings(settings, files), [], 'before the first start there is no database');
-  const location = storeLocation({ url: '', listen_url: '' }, files, 'accounts');
+  const location = storeLocation(settings.database, files, 'accounts');
   const definition = { name: 'accounts', migrations: accountsMigrations, location, clock: systemClock };
   const database = await openServiceDatabase<AccountsSchema>(definition);
   const row = { url: 'https://hooks.example.org/secret-path', events: '[]', secret: '', created_by: '', created_at: 0 };

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import type { Budget } from '../../platform/identity/owner.ts';
-import type { StoreWatch } from '../../platform/limits/store-watch.ts';
+import type { StoreWatch } from '../../platform/limits/shared-buckets.ts';
 import { nanoOfUsd } from '../apis/prices.ts';
 import type { BudgetLease, LeaseAsk } from '../storage/key-store.ts';
 import {

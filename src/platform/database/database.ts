@@ -1,5 +1,6 @@
 import type { Compilable, Kysely } from 'kysely';
 import type { ErrorCode } from '../errors/app-error.ts';
+import type { ConnectionPool } from './postgres/connection-pool.ts';
 import type { RowOf, Runnable, StatementMaker, StatementResult } from './statement.ts';
 
 /** The database of one service, on either engine. Everything it throws is an `AppError` or a programming error. */
@@ -77,8 +78,8 @@ export type DatabaseLocation =
       readonly schema: string;
       /** Set where `url` is that of a pooler in transaction mode: the server itself, for migrations. */
       readonly directUrl?: string;
-      /** How many connections its pool has; ten unless given. */
-      readonly connections?: number;
+      /** Connections that others use, too; opened and closed with the database unless given. */
+      readonly pool?: ConnectionPool;
     };
 
 /** One connection that nobody else uses until it is released: its statements run one after another. */

@@ -7,14 +7,20 @@ import type { StatementResult } from './statement.ts';
 export async function openEngine(location: DatabaseLocation, limits: Partial<SqliteLimits> = {}): Promise<Engine> {
   if (location.engine === 'sqlite') return openSqliteEngine(location.file, limits);
   // The driver is loaded only where data is stored in PostgreSQL.
-  const { url, schema, directUrl, connections } = location;
+  const { url, schema, directUrl, pool: shared } = location;
   const { describeConnectFailure, openPostgresEngine } = await import('./postgres/postgres-engine.ts');
-  const engine = await openPostgresEngine(url, schema, directUrl !== undefined, connections);
+  const { openConnectionPool } = await import('./postgres/connection-pool.ts');
+  const pool = shared ?? (await openConnectionPool(url, { isPooled: directUrl !== undefined }));
+  const engine = openPostgresEngine(pool, schema);
+  async function close(): Promise<void> {
+    await engine.close();
+    if (shared === undefined) await pool.close();
+  }
   try {
     await engine.ping();
-    return engine;
+    return { ...engine, close };
   } catch (error) {
-    await engine.close();
+    await close();
     const reason = error instanceof AppError ? describeConnectFailure(error.cause, location.url) : undefined;
     throw reason === undefined ? error : new AppError('DATABASE_UNREACHABLE', { reason }, { cause: error });
   }

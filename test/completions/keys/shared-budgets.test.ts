@@ -4,7 +4,7 @@ import { nanoOfUsd } from '../../../src/completions/apis/prices.ts';
 import type { BudgetAlert, BudgetReservation } from '../../../src/completions/keys/budgets.ts';
 import { createSharedBudgets } from '../../../src/completions/keys/shared-budgets.ts';
 import type { LeaseAsk } from '../../../src/completions/storage/key-store.ts';
-import { createStoreWatch } from '../../../src/platform/limits/store-watch.ts';
+import { createStoreWatch } from '../../../src/platform/limits/shared-buckets.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
 const BUDGET = { usd: 1, period: 'day' } as const;

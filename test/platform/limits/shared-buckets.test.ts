@@ -5,8 +5,8 @@ import {
   type BucketChange,
   type BucketStore,
   createSharedBuckets,
+  createStoreWatch,
 } from '../../../src/platform/limits/shared-buckets.ts';
-import { createStoreWatch } from '../../../src/platform/limits/store-watch.ts';
 import { createFakeClock, type FakeClock } from '../../kit/fake-clock.ts';
 
 const MINUTE_MS = 60_000;

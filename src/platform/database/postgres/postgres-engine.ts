@@ -1,17 +1,11 @@
-import type { CustomTypesConfig, PoolClient, QueryConfig } from 'pg';
+import type { PoolClient, QueryConfig } from 'pg';
 import { AppError, type ErrorCode } from '../../errors/app-error.ts';
 import type { Engine, ExclusiveOptions, SqlConnection } from '../database.ts';
-import { checkedValue, type Runnable, type SqlValue, type Statement, type StatementResult } from '../statement.ts';
+import { checkedValue, type Runnable, type Statement, type StatementResult } from '../statement.ts';
+import { type ConnectionPool, IDLE_TRANSACTION_TIMEOUT_MS, STATEMENT_TIMEOUT_MS } from './connection-pool.ts';
 
-const CONNECTIONS = 10;
-const CONNECT_TIMEOUT_MS = 5000;
-const IDLE_TIMEOUT_MS = 30_000;
-const STATEMENT_TIMEOUT_MS = 30_000;
 /** A little later than the server's own, for a server that does not answer at all. */
 const ANSWER_TIMEOUT_MS = 35_000;
-/** The server frees what a process holds that froze in the middle of a transaction. */
-const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
-const QUEUED_CALLS = 10_000;
 /** What is read is often written elsewhere, and that may take its time. */
 const BEGIN_SNAPSHOT = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
   SET LOCAL idle_in_transaction_session_timeout = 0`;
@@ -23,29 +17,9 @@ type Work<T> = (connection: SqlConnection) => Promise<T>;
  * All of one service is in one schema, which is made when it is missing. Behind a pooler in transaction mode nothing can be
  * set for a connection: each transaction sets it for itself, and statements have no names.
  */
-export async function openPostgresEngine(
-  url: string,
-  schema: string,
-  isPooled = false,
-  connections = CONNECTIONS,
-): Promise<Engine> {
-  if (!/^[a-z_][a-z0-9_]{0,62}$/.test(schema)) throw new TypeError(`"${schema}" cannot be the name of a schema`);
-  const { Pool } = await import('pg');
-  const pool = new Pool({
-    connectionString: isPooled ? url : withSearchPath(url, schema),
-    max: connections,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    idleTimeoutMillis: IDLE_TIMEOUT_MS,
-    ...(!isPooled && {
-      statement_timeout: STATEMENT_TIMEOUT_MS,
-      idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
-    }),
-    keepAlive: true,
-    types: portableTypes,
-  });
-  // Connections break while nobody uses them (a restart of the server): the next caller gets a new one.
-  pool.on('error', () => undefined);
-  pool.on('connect', (client) => void client.on('error', () => undefined));
+export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine {
+  const { isPooled } = pool;
+  const share = pool.join(schema);
   const problems = new WeakMap<Error, PostgresProblem>();
   const underWay = new Set<Promise<unknown>>();
   let closing = false;
@@ -60,9 +34,9 @@ export async function openPostgresEngine(
   };
   const connect = async (): Promise<PoolClient> => {
     try {
-      return await pool.connect();
+      return await share.take();
     } catch (error) {
-      throw describePostgresError(error).error;
+      throw error instanceof AppError ? error : describePostgresError(error).error;
     }
   };
   /** Takes a connection of the pool, and throws it away when it broke. */
@@ -71,7 +45,7 @@ export async function openPostgresEngine(
     const answerTimeout = Math.max(ANSWER_TIMEOUT_MS, timeoutMs + ANSWER_TIMEOUT_MS - STATEMENT_TIMEOUT_MS);
     let broken = discard;
     const execute: SqlConnection['execute'] = async <Row>(statement: Runnable<Row>) => {
-      const query = { ...toQuery(statement, !isPooled), query_timeout: answerTimeout };
+      const query = { ...toQuery(statement, isPooled ? undefined : share.number), query_timeout: answerTimeout };
       try {
         const { rows, rowCount } = await client.query(query);
         return { rows: rows as Row[], changes: rowCount ?? 0 };
@@ -85,12 +59,11 @@ export async function openPostgresEngine(
       const connection: SqlConnection = { engine: 'postgres', execute };
       return await work(isPooled ? inTransactions(connection, schema) : connection);
     } finally {
-      client.release(broken);
+      share.give(client, broken);
     }
   };
   const withConnection = async <T>(work: Work<T>, options: ExclusiveOptions = {}): Promise<T> => {
     if (closing) throw new AppError('SHUTTING_DOWN');
-    if (pool.waitingCount >= QUEUED_CALLS) throw new AppError('OVERLOADED');
     const use = useConnection(work, options);
     underWay.add(use);
     try {
@@ -118,7 +91,7 @@ export async function openPostgresEngine(
     // A read changes nothing, so when its connection turns out to be lost it is asked again. All connections of the
     // pool may be lost at the same time, after a restart of the server; one that cannot even be made ends the attempts.
     const ask = () => withConnection((connection) => connection.execute(statement));
-    return (await again('connectionLost', connections + 1, ask)).rows;
+    return (await again('connectionLost', pool.size + 1, ask)).rows;
   };
 
   return {
@@ -155,7 +128,7 @@ export async function openPostgresEngine(
       if (closing) return;
       closing = true;
       while (underWay.size > 0) await Promise.allSettled(underWay);
-      await pool.end();
+      share.leave();
     },
   };
 }
@@ -190,10 +163,10 @@ function plain(sql: string): Statement {
 }
 
 /** Statements that are known ahead are parsed once per connection. */
-function toQuery(statement: Runnable, isNamed: boolean): QueryConfig {
+function toQuery(statement: Runnable, share: number | undefined): QueryConfig {
   const { textId }: Partial<Statement> = statement;
   const query = { text: statement.sql, values: statement.parameters.map(checkedValue) };
-  return textId === undefined || !isNamed ? query : { ...query, name: `s${textId}` };
+  return textId === undefined || share === undefined ? query : { ...query, name: `s${share}_${textId}` };
 }
 
 /** Runs every statement in a transaction that knows its schema: its own, or the one that the caller has begun. */
@@ -228,42 +201,6 @@ function inTransactions({ engine, execute }: SqlConnection, schema: string): Sql
       throw error;
     }
   }
-}
-
-function withSearchPath(url: string, schema: string): string {
-  // The error of `new URL` would show the address, and with it the password.
-  if (!URL.canParse(url)) throw new TypeError('the address of the database is not a URL');
-  const address = new URL(url);
-  const given = address.searchParams.get('options');
-  address.searchParams.set('options', `${given === null ? '' : `${given} `}-c search_path=${schema}`);
-  return address.href;
-}
-
-/** Object ids of PostgreSQL's own types; they never change. */
-const BOOLEAN = 16;
-const BYTES = 17;
-const NUMERIC = 1700;
-const INTEGERS = new Set([20, 21, 23]);
-const FLOATS = new Set([700, 701]);
-
-/** Values come back as SQLite gives them: exact integers, flags as 1 and 0, plain byte arrays, all else as text. */
-const portableTypes: CustomTypesConfig = {
-  getTypeParser: (type: number) => (text: string | Buffer) => parseValue(type, String(text)),
-};
-
-function parseValue(type: number, text: string): SqlValue {
-  if (INTEGERS.has(type)) return parseInteger(text);
-  if (FLOATS.has(type)) return Number(text);
-  // The sum of 64-bit integers has this type.
-  if (type === NUMERIC) return /^-?\d+$/.test(text) ? parseInteger(text) : Number(text);
-  if (type === BOOLEAN) return text === 't' ? 1 : 0;
-  if (type === BYTES) return Uint8Array.from(Buffer.from(text.slice(2), 'hex'));
-  return text;
-}
-
-function parseInteger(text: string): number | bigint {
-  const number = Number(text);
-  return Number.isSafeInteger(number) ? number : BigInt(text);
 }
 
 /** Error codes: https://www.postgresql.org/docs/current/errcodes-appendix.html */
