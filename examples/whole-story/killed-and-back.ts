@@ -21,7 +21,7 @@ const LONG_WALK = `Count with me: ${count(1500)}`;
 /** Long enough to be under way at the kill, short enough to be waited for when it is run again. */
 const SHORT_WALK = `Count again: ${count(60)}`;
 
-/** The bridge dies in the middle of a turn and of two jobs, while a third one waits (contract/bridge 1 and 7). */
+/** The bridge dies in the middle of a turn and of two jobs, while a third one waits. */
 export async function killedAndBack(story: KilledStory): Promise<void> {
   const { client, agent, receiver } = story;
   const routing = { explicitProviderId: agent.id, explicitModel: PATIENT_MODEL };

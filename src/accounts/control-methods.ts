@@ -45,7 +45,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
     return user;
   }
 
-  /** The first administrator is the root user, whatever way they came (contract/accounts, Rules: First admin). */
+  /** The first administrator is the root user, whatever way they came. */
   async function roleOf(given: string): Promise<Role> {
     if (!isRole(given)) throw new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
     return given === 'admin' && !(await userAdministration.hasAdmin()) ? 'root' : given;

@@ -12,7 +12,7 @@ export interface CookieOptions {
   readonly maxAgeSeconds: number;
 }
 
-/** HttpOnly, for this host alone (no Domain), not sent along by other sites' writes (contract/accounts, Rules: Tokens). */
+/** HttpOnly, for this host alone (no Domain), not sent along by other sites' writes. */
 export function cookieText(name: string, value: string, { secure, maxAgeSeconds }: CookieOptions): string {
   const flags = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
   return `${name}=${value}; Max-Age=${maxAgeSeconds}; ${flags}`;

@@ -1,7 +1,7 @@
 import { type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 import type { ErrorForBody } from '../platform/http/surface.ts';
 
-/** Every error of accounts (contract/accounts, Endpoints). Callers see the codes in lower case. */
+/** Every error of accounts. Callers see the codes in lower case. */
 export const accountsErrors = {
   ...platformErrors,
   CREDENTIALS_IN_QUERY: { status: 400, message: 'Send "{name}" in the body or a header, never in the address.' },

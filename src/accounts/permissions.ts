@@ -1,4 +1,4 @@
-/** Who may do what (contract/accounts, Rules: Admin). Pure: the matrix is handed in. */
+/** Who may do what. Pure: the matrix is handed in. */
 
 export const ROLES = ['root', 'admin', 'operator', 'user', 'readonly'] as const;
 

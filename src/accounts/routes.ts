@@ -55,7 +55,7 @@ const op = {
   ...tokenOperations,
 };
 
-/** THE TABLE of accounts (spec/accounts 4): path, guard, operation, handler. */
+/** THE TABLE of accounts: path, guard, operation, handler. */
 export function accountsRoutes(core: AccountsCore): readonly Route[] {
   const { registration, ofPerson, ofAdministrators, ofNodes } = tables(core);
   return [...registration, ...ofPerson, ...ofAdministrators, ...webhookRoutes(core), ...ofNodes].map(withDefaults);
@@ -269,7 +269,7 @@ function tables(core: AccountsCore) {
     }),
     row('POST /api/auth/delete', own, op.closeAccount, (call) => closing.begin(call.body?.password, call)),
     row('DELETE /api/auth/delete', own, op.keepAccount, closing.undo),
-    // Spec/accounts 4.3: not implemented, for those who are logged in.
+    // Apps know the path: it says that it is not implemented, to those who are logged in.
     row('POST /api/auth/config/sync', access.user, op.syncConfiguration, () => {
       throw new AppError('NOT_IMPLEMENTED');
     }),

@@ -7,7 +7,7 @@ import type { LimitStore } from './storage/limit-store.ts';
 import type { TeamStore } from './storage/team-store.ts';
 
 export interface UserObjects {
-  /** A change of the matrix counts on the next request (contract/accounts, Rules: Admin). */
+  /** A change of the matrix counts on the next request. */
   matrix(): Promise<PermissionMatrix>;
   /** The matrix was written, or may have been: it is read again. */
   matrixChanged(): void;

@@ -39,7 +39,7 @@ export interface RelayedClient {
 }
 
 export interface BridgeAccess {
-  /** `/acp` and `/acp/rpc`: origin, then credential (contract/bridge 1, order of checks), or what other bridges forward. */
+  /** `/acp` and `/acp/rpc`: origin, then credential, or what other bridges forward. */
   readonly fromAppOrNode: Guard<BridgeCaller>;
   /** `/gateway/<id>`: what other bridges forward; for anyone else there is nothing. */
   readonly fromNode: Guard<BridgeCaller>;
@@ -311,7 +311,7 @@ function readRules({ bridge: settings, distributed }: AccessSettings, before?: E
     open: tokens.length === 0,
     matchesForwarder,
     localId: distributed.local_node_id,
-    /** With no token at all there is only the place to go by (contract/bridge 9). */
+    /** With no token at all there is only the place to go by. */
     mayForward: ({ headers, address }: RequestHead) =>
       isOpenToNodes ? isTunnelAddress(address) : matchesForwarder(bearerCredential(headers.authorization)),
     origins: [...patterns, settings.app_origin],

@@ -23,7 +23,7 @@ export interface BridgeClient {
 /** What a turn has to know of the client that asked for it. */
 export type TurnClient = Pick<BridgeClient, 'sink' | 'stays' | 'resume'>;
 
-/** What a repeated call says about the one it repeats (contract/bridge 1, Resume). */
+/** What a repeated call says about the one it repeats. */
 export interface ResumeRequest {
   /** From `Last-Event-ID`: the last update that the client has seen. Undefined when it was not sent, NaN when it is not a number. */
   readonly afterSeq: number | undefined;

@@ -23,7 +23,7 @@ export const agentProgramErrors = {
   AGENT_UNKNOWN: { status: 404, message: 'There is no agent "{agent}". Known agents: {known}.' },
 } as const satisfies ErrorTable;
 
-/** Every error of the bridge: contract/bridge section 3. */
+/** Every error of the bridge. */
 export const bridgeErrors = {
   ...platformErrors,
   ...agentProgramErrors,

@@ -20,7 +20,7 @@ export interface MethodParts {
   route(request: RouteRequest): Promise<RoutingResolution>;
 }
 
-/** THE TABLE of what the bridge sends on its own (spec/bridge 6). */
+/** THE TABLE of what the bridge sends on its own. */
 export const bridgeNotifications = [
   {
     name: 'session.update',
@@ -29,7 +29,7 @@ export const bridgeNotifications = [
   },
 ] as const;
 
-/** THE TABLE of the method family (spec/bridge 4.3): nothing else can be called. */
+/** THE TABLE of the method family: nothing else can be called. */
 export function bridgeMethods({
   capabilitiesText,
   sessions,

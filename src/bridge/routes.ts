@@ -38,7 +38,7 @@ const op = {
   preflight: { summary: 'CORS preflight.' },
 } as const satisfies Readonly<Record<string, Operation>>;
 
-/** THE TABLE of the bridge (spec/bridge 4.1): path, guard, operation, handler. */
+/** THE TABLE of the bridge: path, guard, operation, handler. */
 export function bridgeRoutes(parts: RouteParts): readonly Route[] {
   const { access, ping, overHttp, messageBytes, gatewayProviderId, downloads } = parts;
   const own = [

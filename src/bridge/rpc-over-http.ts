@@ -13,7 +13,7 @@ import { bridgeErrors } from './errors.ts';
 export interface RpcOverHttp {
   /** `POST /acp/rpc`. */
   answer(call: Call<BridgeCaller, Buffer>): Promise<unknown>;
-  /** `OPTIONS /acp/rpc`: 204 for every origin (contract/bridge 1). */
+  /** `OPTIONS /acp/rpc`: 204 for every origin. */
   preflight(call: Call<unknown>): unknown;
 }
 
@@ -23,19 +23,19 @@ export interface RpcOverHttpOptions {
   /** Names of the served methods. */
   readonly methodNames: ReadonlySet<string>;
   readonly clock: Clock;
-  /** Refusals that keep their HTTP status once a call was dispatched; those of contract/bridge 1 unless given. */
+  /** Refusals that keep their HTTP status once a call was dispatched; `CODES_WITH_STATUS` unless given. */
   readonly codesWithStatus?: ReadonlySet<string>;
   /** After how long a client that reads nothing is disconnected. */
   readonly stalledAfterMs: number;
   onUnexpectedError(error: unknown, requestId: string): void;
 }
 
-/** As contract/bridge 1 lists them. */
+/** What pages of other origins may send. */
 const PREFLIGHT_HEADERS = preflightHeaders(
   ['GET', 'POST', 'OPTIONS'],
   'Authorization, Content-Type, Accept, Last-Event-ID, Idempotency-Key',
 );
-/** Refusals that keep their HTTP status also once a call was dispatched (contract/bridge 1). */
+/** Refusals that keep their HTTP status also once a call was dispatched. */
 const CODES_WITH_STATUS: ReadonlySet<string> = new Set([
   'PARSE_ERROR',
   'REQUEST_TOO_COMPLEX',
@@ -122,7 +122,7 @@ function wantsEvents(head: RequestHead): boolean {
   return head.headers.accept?.includes('text/event-stream') === true;
 }
 
-/** What a repeated call says about the first one (contract/bridge 1, Resume). NaN when `Last-Event-ID` is not a number. */
+/** What a repeated call says about the first one. NaN when `Last-Event-ID` is not a number. */
 function readResume({ headers }: RequestHead): ResumeRequest {
   const lastEventId = headers['last-event-id'];
   const idempotencyKey = headers['idempotency-key'];

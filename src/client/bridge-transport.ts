@@ -185,7 +185,7 @@ export function createCallIds(): MakeCallId {
   };
 }
 
-/** A call on its way (spec/bridge 4.2). */
+/** A call on its way. */
 export interface RpcRequest {
   readonly jsonrpc: '2.0';
   readonly id: string;

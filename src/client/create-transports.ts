@@ -190,7 +190,7 @@ interface StreamedTurnOptions {
   readonly onUpdate: TurnCall['onUpdate'];
 }
 
-/** A turn over HTTP streaming: a broken connection is taken up where it broke (contract/bridge 1, Resume). */
+/** A turn over HTTP streaming: a broken connection is taken up where it broke. */
 async function runStreamedTurn(options: StreamedTurnOptions): Promise<SessionResult> {
   const { exchange, request, idempotencyKey, signal, onUpdate } = options;
   const patience = createPatience(options.reconnectMs, signal);

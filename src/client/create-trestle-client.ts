@@ -80,7 +80,7 @@ export interface TrestleClientOptions {
   readonly openSocket?: OpenSocket;
 }
 
-/** The bridge's method family (spec/bridge 4.3). Failures are `TrestleError`s. */
+/** The bridge's method family. Failures are `TrestleError`s. */
 export interface TrestleClient {
   /**
    * Returns the agents, gateways and methods of the bridge.
@@ -258,7 +258,7 @@ function chooseTransport(name: TransportName, parts: TransportParts): BridgeTran
   return createHttpTransport({ ...parts, streamsTurns: name === 'sse' });
 }
 
-/** The gateway behind the bridge (contract/bridge 8). */
+/** The gateway behind the bridge. */
 export interface Gateway {
   /**
    * Connects the bridge to its gateway, unless it is connected.
@@ -290,7 +290,7 @@ export interface Gateway {
   disconnect(params?: Static<typeof GatewayDisconnectParams>, options?: CallOptions): Promise<void>;
 }
 
-/** The tools proxy (spec/bridge 4.5). */
+/** The tools proxy. */
 export interface Tools {
   /**
    * Calls a tool and returns its response, unchanged. Never sent twice.
@@ -343,7 +343,7 @@ export interface UnknownJob {
   readonly status: 'not_found';
 }
 
-/** Background jobs (spec/bridge 4.4). */
+/** Background jobs. */
 export interface Jobs {
   /**
    * Resolves when the bridge has stored the job. However often the call has to be sent, it becomes one job.

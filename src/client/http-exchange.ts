@@ -25,7 +25,7 @@ interface HttpExchangeOptions {
   readonly rpcUrl: string;
   readonly headers: Headers;
   readonly fetch: typeof fetch;
-  /** A stream sends at least a comment every 15 s (contract/bridge 1). */
+  /** A stream sends at least a comment every 15 s. */
   readonly streamSilenceMs: number;
 }
 

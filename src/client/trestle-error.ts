@@ -1,6 +1,6 @@
 /** What else is known about a failure. */
 export interface ErrorFacts {
-  /** The number of a JSON-RPC error (contract/bridge 3). */
+  /** The number of a JSON-RPC error. */
   readonly rpcCode?: number;
   /** The HTTP status, where one came with it. */
   readonly status?: number;

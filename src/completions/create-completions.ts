@@ -228,8 +228,8 @@ function errorHeaders(
 }
 
 /**
- * Two errors have no fixed status (contract/completions 5): what an upstream refuses passes with its own, and a budget
- * that is used up is 402 in the document's family and 429 in those of OpenAI and Google.
+ * Two errors have no fixed status: what an upstream refuses passes with its own, and a budget
+ * that is used up is 402 in the family of paths without `/v1` and 429 in those of OpenAI and Google.
  */
 function withOwnStatuses(route: Route): Route {
   const isDocument = !/^\/v1(?:beta)?\//.test(route.path);

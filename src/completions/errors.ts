@@ -2,7 +2,7 @@ import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, type ErrorTable, platformErrors } from '../platform/errors/error-table.ts';
 import { type ApiErrorBody, paramOf } from './contract/read-request.ts';
 
-/** The errors of the service; for callers, `code` is in lower case there (contract/completions 5). */
+/** The errors of the service; for callers, `code` is in lower case there. */
 export const completionsErrors = {
   ...platformErrors,
   INVALID_API_KEY: { status: 401, message: 'A valid key is needed: send "Authorization: Bearer <key>".' },

@@ -32,7 +32,7 @@ export interface RouteParts extends Pick<MeteredKeys, 'access' | 'register' | 'r
 }
 
 /**
- * THE TABLE of completions (contract/completions 1): path, guard, operation, handler. The first rows are served as the
+ * THE TABLE of completions: path, guard, operation, handler. The first rows are served as the
  * document has them, and under `/v1` as OpenAI has them.
  */
 export function completionsRoutes(parts: RouteParts): readonly Route[] {

@@ -305,7 +305,7 @@ export interface AdapterPlace {
   readonly xdgDataHome: string | undefined;
 }
 
-/** What an adapter serves (contract/bridge 10); anything else is for the bridge that uses it. */
+/** What an adapter serves; anything else is for the bridge that uses it. */
 export const ADAPTER_METHODS: readonly string[] = [
   'acp.capabilities',
   'app.routing.resolve',

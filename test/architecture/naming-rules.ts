@@ -63,11 +63,14 @@ function singular(word: string): string {
   return word.endsWith('s') ? word.slice(0, -1) : word;
 }
 
-/** What is not done yet is not in the tree. */
-export const noLeftovers: Rule = (file) =>
-  file.comments
-    .filter(({ value }) => /\b(?:TODO|FIXME|XXX|HACK)\b/.test(value))
-    .map(({ start }) => violation(file, start, 'a comment that announces work'));
+/** What is not done yet is not in the tree; and what is not in the tree cannot be looked up by its sections. */
+export const closedComments: Rule = (file) =>
+  file.comments.flatMap(({ value, start }) => [
+    ...(/\b(?:TODO|FIXME|XXX|HACK)\b/.test(value) ? [violation(file, start, 'a comment that announces work')] : []),
+    ...(/(?<!\/)\b(?:contract|spec)\/(?:bridge|completions|accounts)\b/i.test(value)
+      ? [violation(file, start, 'a comment that cites a document outside of the tree')]
+      : []),
+  ]);
 
 /** Limits are named `MAX_` and `MIN_` (glossary). */
 export const limitNames: Rule = (file) =>

@@ -14,11 +14,11 @@ import {
 } from './import-rules.ts';
 import {
   checkPath,
+  closedComments,
   durationNames,
   genericPlatform,
   limitNames,
   noBarrelsNoDefaults,
-  noLeftovers,
   shortFiles,
 } from './naming-rules.ts';
 import { noDynamicPatterns } from './pattern-rules.ts';
@@ -118,7 +118,7 @@ for (const [sentence, rule] of Object.entries(programRules)) {
 
 const rulesForEverything: Readonly<Record<string, Rule>> = {
   'no file is longer than 400 lines': shortFiles,
-  'no comment announces work': noLeftovers,
+  'no comment announces work, or cites a document outside of the tree': closedComments,
   'limits are named MAX_ and MIN_': limitNames,
   'durations end in _MS': durationNames,
 };

@@ -12,11 +12,11 @@ import {
 } from './import-rules.ts';
 import {
   checkPath,
+  closedComments,
   durationNames,
   genericPlatform,
   limitNames,
   noBarrelsNoDefaults,
-  noLeftovers,
   shortFiles,
 } from './naming-rules.ts';
 import { noDynamicPatterns } from './pattern-rules.ts';
@@ -286,10 +286,13 @@ const samples: Readonly<Record<string, Samples>> = {
     ],
     passed: [['src/a.ts', 'const TIMEOUT_MS = 5000;\nconst NO_TIMEOUT = 0;\nconst CHECKS_PER_TIMEOUT = 10;']],
   },
-  noLeftovers: {
-    rule: noLeftovers,
-    refused: [['src/a.ts', '// TODO: later']],
-    passed: [['src/a.ts', "const list = 'TODO'; // todos are listed elsewhere"]],
+  closedComments: {
+    rule: closedComments,
+    refused: [
+      ['src/a.ts', '// TODO: later'],
+      ['src/a.ts', '/** Contract/bridge 4. */'],
+    ],
+    passed: [['src/a.ts', "import { a } from '../contract/bridge.ts'; // todos are listed elsewhere"]],
   },
 };
 

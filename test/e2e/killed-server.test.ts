@@ -39,7 +39,7 @@ test('a server killed with -9 in the middle of a turn: the client comes back and
   const turn = session.start('count');
   const seen: SessionUpdate[] = [];
   const restart = async () => {
-    // Updates go out at once and are stored within 20 ms (contract/bridge 1).
+    // Updates go out at once and are stored within 20 ms.
     await new Promise((resolve) => setTimeout(resolve, 200));
     await first.stop('SIGKILL');
     const second = await startProgram(t, { args: ['bridge'], environment, dataDirectory });

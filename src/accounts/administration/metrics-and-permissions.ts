@@ -72,7 +72,7 @@ function weekText(monday: number): string {
   return `${year}-W${String(week).padStart(2, '0')}`;
 }
 
-/** How many users there are, and when they came (contract/accounts: admin/users/metrics). */
+/** How many users there are, and when they came. */
 export async function userMetrics({ database, clock }: Pick<AccountsCore, 'database' | 'clock'>) {
   const counts = createUserCountStore(database);
   const now = clock.now();
@@ -92,7 +92,7 @@ export async function userMetrics({ database, clock }: Pick<AccountsCore, 'datab
   };
 }
 
-/** The permission matrix (contract/accounts: admin/settings). */
+/** The permission matrix. */
 export function createMatrixSettings({ database, audit, clock }: Pick<AccountsCore, 'database' | 'audit' | 'clock'>) {
   const store = createPermissionStore(database);
 
@@ -122,7 +122,7 @@ export function createMatrixSettings({ database, audit, clock }: Pick<AccountsCo
   };
 }
 
-/** What may be written into the permission matrix (contract/accounts: admin/settings; Rules: Admin). All of it is pure. */
+/** What may be written into the permission matrix. All of it is pure. */
 
 const MODULE = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const MAX_MODULES = 500;

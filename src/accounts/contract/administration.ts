@@ -65,7 +65,7 @@ const AuditEntry = Type.Object({
   details: Type.Record(Type.String(), Type.Unknown()),
 });
 
-/** The permission matrix (contract/accounts: admin/settings). */
+/** The permission matrix. */
 export const MatrixSettings = Type.Object({
   version: Type.Integer({ minimum: 0, description: 'The version that the change was made from.' }),
   matrix: Type.Record(Type.String(), Type.Record(Type.String(), Type.Boolean()), {
@@ -86,7 +86,7 @@ const BlockedEmail = Type.Object({ email: Type.String({ examples: ['spam@example
 /** An action on one user, by an administrator. */
 const action = (summary: string) => ({ summary, response: { 200: OneUser } });
 
-/** What administrators do (contract/accounts, Beyond the document: Admin). */
+/** What administrators do. */
 export const administrationOperations = {
   listUsers: {
     summary: 'Users, newest first.',

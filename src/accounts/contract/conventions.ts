@@ -2,7 +2,7 @@ import { type Static, type TObject, Type } from 'typebox';
 
 const time = (description: string) => Type.String({ description, examples: ['2030-01-01T00:00:00.000Z'] });
 
-/** A user as everyone who may see one sees it (contract/accounts, Conventions). */
+/** A user as everyone who may see one sees it. */
 export const User = Type.Object({
   id: Type.String(),
   uuid: Type.String({ description: 'The same as `id`.' }),
@@ -32,7 +32,7 @@ export const User = Type.Object({
 
 export type User = Static<typeof User>;
 
-/** The shape of every refusal (contract/accounts, Conventions). */
+/** The shape of every refusal. */
 export const AccountError = Type.Object({
   error: Type.String({ description: 'What went wrong, in snake case.' }),
   message: Type.String(),

@@ -12,7 +12,7 @@ const tokens = {
   expires_in: Type.Integer({ description: 'Seconds.' }),
 };
 
-/** Logged in (contract/accounts: login). */
+/** Logged in. */
 export const LoginAnswer = Type.Object({
   message: Type.String(),
   ...tokens,
@@ -140,7 +140,7 @@ const mfa = User.properties.mfa;
 const Reauthentication = Type.Object({ password: optionalText, code: optionalText, recoveryCode: optionalText });
 const RecoveryCodes = Type.Object({ recoveryCodes: Type.Array(Type.String()) });
 
-/** Login, login sessions, second factor, passwords, means of login (contract/accounts, Endpoints). */
+/** Login, login sessions, second factor, passwords, means of login. */
 export const loginOperations = {
   logIn: {
     summary: 'Logs in, or asks for the second factor.',

@@ -16,7 +16,7 @@ const text = (maxLength: number, description: string) => Type.Optional(Type.Stri
 /** Whatever the app or the payment system wants to remember; at most a few kilobytes. */
 const Meta = Type.Optional(Type.Record(Type.String(), Type.Unknown()));
 
-/** What a user may say of a subscription. Its status, price and end are not among it (contract/accounts, Rules). */
+/** What a user may say of a subscription. Its status, price and end are not among it. */
 export const SubscriptionClaim = Type.Object({
   externalId: Type.Optional(Type.String({ maxLength: 200, examples: ['order-1001'] })),
   provider: text(64, 'Who takes the payment.'),

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { Nothing } from './conventions.ts';
 
-/** One node as a proxy client needs it (contract/accounts: agent nodes). */
+/** One node as a proxy client needs it. */
 export const ProxyNode = Type.Object({
   name: Type.String(),
   address: Type.String(),
@@ -90,7 +90,7 @@ export type Agent = Static<typeof Agent>;
 
 const Statuses = { 200: Type.Object({ agents: Type.Array(AgentStatus) }) };
 
-/** The agent API for proxy nodes (spec/accounts 4.4), and agents as administrators see and make them. */
+/** The agent API for proxy nodes, and agents as administrators see and make them. */
 export const proxyNodeOperations = {
   listNodes: {
     summary: 'The proxy nodes, as the caller connects to them.',

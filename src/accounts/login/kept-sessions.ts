@@ -33,7 +33,7 @@ type Refresh = (refreshToken: string, call: Pick<Call, 'head' | 'reply'>) => Pro
 type RefreshParts = AccountsCore & { readonly opening: SessionOpening };
 
 /**
- * Rotation with reuse detection (contract/accounts, Rules: Refresh): a used token gives its pair again for ten seconds,
+ * Rotation with reuse detection: a used token gives its pair again for ten seconds,
  * because an answer may be lost; whatever is older was stolen, or its successor was, and ends the whole family.
  */
 export function createRefresh(parts: RefreshParts): Refresh {

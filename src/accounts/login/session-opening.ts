@@ -10,7 +10,7 @@ import type { UserRow } from '../storage/accounts-schema.ts';
 import { createDeviceStore, type DeviceStore } from '../storage/session-store.ts';
 import { timeText } from '../user-object.ts';
 
-/** Contract/accounts, Rules: Refresh. How long sessions last is in the settings (`accounts.sessions`). */
+/** How long sessions last is in the settings (`accounts.sessions`). */
 export const REFRESH_LIFETIME_MS = 7 * 24 * 3_600_000;
 export const FAMILY_LIFETIME_MS = 30 * 24 * 3_600_000;
 /** For this long the refresh token of before gives the same pair again, and the session token of before still counts. */

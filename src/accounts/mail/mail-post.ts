@@ -47,7 +47,7 @@ const LOOK_EVERY_MS = 60_000;
 /** After the first, second, ... failed try; after the last one the mail is given up. About a day in all. */
 const RETRY_MS: readonly number[] = [0.5, 1, 2, 5, 15, 60, 240, 720].map((minutes) => minutes * 60_000);
 
-/** Over SMTP; without a mail server, into the outbox folder (contract/accounts, Rules: Mail). */
+/** Over SMTP; without a mail server, into the outbox folder. */
 export function createMailPost(options: MailPostOptions): MailPost {
   const { database, secretBox, settings, language, outboxFolder, mailer, clock, makeId, logger } = options;
   const store = createOutgoingMailStore(database);

@@ -30,7 +30,7 @@ type Parts = AccountsCore & {
   readonly reauthentication: Reauthentication;
 };
 
-/** Switching the second factor on and off (contract/accounts: mfa/*). */
+/** Switching the second factor on and off. */
 export function createEnrolment(parts: Parts) {
   const { database, users, sessions, credentials, flows, flowStore, secretBox, audit, mail, clock, randomness } = parts;
 

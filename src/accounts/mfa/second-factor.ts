@@ -116,7 +116,7 @@ export function createSecondFactor({ database, credentials, limiter, secretBox, 
   };
 }
 
-/** RFC 6238 as authenticator apps expect it (contract/accounts, Rules: TOTP). */
+/** RFC 6238 as authenticator apps expect it. */
 const STEP_MS = 30_000;
 const DIGITS = 6;
 const SECRET_BYTES = 20;

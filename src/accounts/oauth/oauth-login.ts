@@ -14,7 +14,7 @@ import type { OauthIdentity, OauthProvider, Providers } from './oauth-providers.
 
 type BrowserCall = Pick<Call, 'head' | 'reply'>;
 
-/** Logins with accounts from elsewhere (contract/accounts, Beyond the document: OAuth). */
+/** Logins with accounts from elsewhere. */
 export interface OauthLogin {
   /** Sends the browser to the provider; `user` is logged in and wants to link the account there. */
   begin(providerId: string, user: FoundSession | undefined, call: BrowserCall): Promise<unknown>;

@@ -31,7 +31,7 @@ interface OauthCallback extends OauthRequest {
 
 /** Where people can log in with an account from elsewhere. */
 export interface OauthProvider {
-  /** The namespace of its ids: the same person elsewhere is someone else (spec/accounts: users matched by provider id). */
+  /** The namespace of its ids: the same person elsewhere is someone else. */
   readonly namespace: string;
   /** Where the browser is sent to. */
   authorizationUrl(request: OauthRequest): Promise<string>;

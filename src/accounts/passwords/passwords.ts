@@ -119,7 +119,7 @@ function areNeighbours(first: string, second: string): boolean {
   return ROWS.some((row) => row.includes(first + second) || row.includes(second + first));
 }
 
-/** Argon2id, off the event loop (contract/accounts, Rules: Passwords). */
+/** Argon2id, off the event loop. */
 export interface PasswordHasher {
   hash(password: string): Promise<string>;
   /** Whether it is the password. With no hash to compare with the same work is done, and the answer is no. */

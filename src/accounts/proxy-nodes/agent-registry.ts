@@ -149,7 +149,7 @@ function rememberLast<Input extends object, Output>(compute: (input: Input) => O
   };
 }
 
-/** Where a node can be reached; what is missing or empty has a default (contract/accounts, Rules: Proxy nodes). */
+/** Where a node can be reached; what is missing or empty has a default. */
 interface NodeAddress {
   readonly address?: string | undefined;
   readonly port?: number | undefined;

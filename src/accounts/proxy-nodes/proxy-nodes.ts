@@ -13,7 +13,7 @@ import { describeNode, FLOW } from './agent-registry.ts';
 
 type Parts = BasePort & PeoplePort;
 
-/** The agent API for proxy nodes (spec/accounts 4.4). */
+/** The agent API for proxy nodes. */
 export function createProxyNodes(parts: Parts) {
   const { database, agents, agentRegistry, blacklist, clock } = parts;
   const clientList = createClientList(parts.clientList, clock);

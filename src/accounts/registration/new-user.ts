@@ -37,7 +37,7 @@ const LATIN_LOOK_ALIKES = /^[аԁеһіјӏорԛѕԝхусвкмнтгпѵѡα�
 /**
  * An e-mail address as addresses are stored and compared: lower case, the domain in ASCII (IDNA). Undefined for what is no
  * address, and for every spelling that software would silently turn into another address: full-width letters, invisible
- * characters, letters of mixed scripts (contract/accounts, Rules: E-mail addresses).
+ * characters, letters of mixed scripts.
  */
 export function normalizeEmail(text: string): string | undefined {
   if (text.length > MAX_EMAIL || text !== text.normalize('NFC')) return undefined;

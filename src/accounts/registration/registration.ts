@@ -34,7 +34,7 @@ interface Verified {
 
 type Parts = AccountsCore;
 
-/** Contract/accounts: register/send, register/verify, register. */
+/** Sends a code to an address, checks it, and creates the user. */
 export function createRegistration(parts: Parts): Registration {
   const { database, users, flows, flowStore, audit, mail, clock, randomness, limiter } = parts;
   const createPerson = createPersonCreation(parts);
@@ -146,7 +146,6 @@ export function requireAllowedDomain(email: string, domains: readonly string[]):
   throw new AppError('DOMAIN_NOT_ALLOWED', { domain });
 }
 
-/** Contract/accounts, Rules: E-mail code. */
 const CODE_DIGITS = 6;
 const CODE_LIFETIME_MS = 10 * 60_000;
 const CODE_TRIES = 5;

@@ -7,7 +7,7 @@ import { doesPay, planBy } from '../owners.ts';
 import { createPersonCreation } from '../registration/new-user.ts';
 import { plansOf } from './setup-choices.ts';
 
-/** The first administrator (contract/accounts, Rules: First admin): there is no account and no password before it. */
+/** The first administrator: there is no account and no password before it. */
 interface Setup {
   /** A token for the set-up page, good once and for 15 minutes; undefined as soon as there is an administrator. */
   issueToken(): Promise<string | undefined>;

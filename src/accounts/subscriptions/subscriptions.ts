@@ -19,7 +19,7 @@ import type { SubscriptionRow } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
 import type { WebhookEvent } from '../webhooks/webhook-post.ts';
 
-/** Contract/accounts, Rules: Subscriptions. */
+/** What users have bought, been given and asked for. */
 interface Subscriptions {
   list(userId: string): Promise<{ subscriptions: Subscription[] }>;
   /** Of everyone, newest first. */
@@ -209,7 +209,7 @@ function statusAt({ status, expires_at }: SubscriptionRow, now: number): Subscri
 
 type PaymentParts = BasePort & PeoplePort & PostPort;
 
-/** What payments say of subscriptions (contract/accounts: POST /api/billing/webhook). */
+/** What payments say of subscriptions. */
 export function createPayments({ settings, subscriptions, audit, webhooks, clock, makeId }: PaymentParts) {
   const check = createSchemaCheck(BillingEvent, 'body');
 

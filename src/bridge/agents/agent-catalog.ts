@@ -127,7 +127,7 @@ export interface CatalogAgent {
 }
 
 /**
- * The catalog in the order of `agents.catalog`; custom agents that it does not name come after (contract/bridge 5), then
+ * The catalog in the order of `agents.catalog`; custom agents that it does not name come after, then
  * the agents that `trestle agents install` has installed. Other presets are there only when they are named.
  */
 export function buildAgentCatalog(

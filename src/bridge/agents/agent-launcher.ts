@@ -29,7 +29,7 @@ export interface AgentLimits {
   readonly idleWithConversationsMs: number;
   /** A turn without any event for this long is stopped. */
   readonly silenceMs: number;
-  /** How long a cancelled turn may take to end by itself. With `killMs` it stays below five seconds (contract/bridge 4). */
+  /** How long a cancelled turn may take to end by itself. With `killMs` it stays below five seconds. */
   readonly cancelMs: number;
   /** How long an agent may take to delete a closed conversation. */
   readonly closeMs: number;

@@ -23,7 +23,7 @@ import type { PlacedFile } from './prompt-content.ts';
 
 /**
  * One agent that can do work. The session orchestrator knows agents by this interface only; what is special about an
- * agent is absorbed by its implementation and nowhere else (spec/bridge 4.3, session rule 2).
+ * agent is absorbed by its implementation and nowhere else.
  */
 export interface AgentProvider {
   readonly id: string;
@@ -296,7 +296,7 @@ export interface StepMark {
 }
 
 /**
- * What an agent reports while it works: the session updates of the Agent Client Protocol under the names of contract/bridge 4.
+ * What an agent reports while it works: the session updates of the Agent Client Protocol under the names that apps know.
  * Every surface is derived from it (decision 33). Its implementation drops kinds that are not listed here.
  */
 export type AgentEvent =
@@ -384,7 +384,7 @@ type End<Output> =
   /** Only where `reference` was given: the agent, of a run the agent of one step, no longer has the conversation. */
   | { readonly kind: 'lost'; readonly detail: string; readonly providerId?: string };
 
-/** Every way in which a turn can end (contract/bridge 4). `output` is the final text; empty: nothing that can be shown. */
+/** Every way in which a turn can end. `output` is the final text; empty: nothing that can be shown. */
 export type TurnEnd = End<{ readonly output: string }>;
 
 /** The end as its provider has it: without `output`, that is what was reported. A throw is a fault of ours. */

@@ -142,7 +142,7 @@ function withDetails(message: string, data: unknown): string {
 
 /**
  * Removes from an agent's words what apps must not learn: credentials of any kind, the secrets that the agent was given, and
- * where its program is (spec/bridge 4.3, rule 2).
+ * where its program is.
  */
 export function createHiding(program: HiddenProgram, label: string): (text: string) => string {
   const { command, args, environment } = program;

@@ -296,7 +296,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
       if (!connection.continues) throw new Error('this agent cannot take up conversations');
       await connection.resume(conversation, folder, takenServers(connection.servers, mcpServers));
     });
-    // Agents tell a lost conversation from other trouble in different ways, and wrongly (contract/bridge 4).
+    // Agents tell a lost conversation from other trouble in different ways, and wrongly.
     if (outcome.kind === 'failed' && outcome.code === 'AGENT_FAILED') return { kind: 'lost', detail: outcome.error };
     if (outcome.kind !== 'done') return outcome;
     outcome.process.conversations.add(conversation);

@@ -1,9 +1,6 @@
 import { type Clock, deadline, joinSignals, pause } from '../../platform/clock/clock.ts';
 
-/**
- * What a probe found. `status` is `ok`, `not_installed`, `not_logged_in`, `not_configured` or `failed: <short>`
- * (contract/bridge 5).
- */
+/** What a probe found. `status` is `ok`, `not_installed`, `not_logged_in`, `not_configured` or `failed: <short>`. */
 export interface ProbeResult {
   readonly status: string;
   /** Empty: unknown. */

@@ -25,7 +25,7 @@ export interface Supervision {
   keep(work: Promise<unknown>): void;
 }
 
-/** With the time that it takes to use force, it stays below the five seconds of contract/bridge 4. */
+/** With the time that it takes to use force, it stays below the five seconds in which a cancelled turn must end. */
 const STOP_MS = 4_000;
 /** From one report of what a turn has used to the next. */
 const USAGE_PAUSE_MS = 1_000;

@@ -11,7 +11,7 @@ export type SignedFile =
   | { readonly expiresAt: number; readonly artifactId: string }
   | { readonly expiresAt: number; readonly place: string; readonly path: string };
 
-/** Signed paths: anyone who has one may download that one file, until the path expires (contract/bridge 1). */
+/** Signed paths: anyone who has one may download that one file, until the path expires. */
 export interface ArtifactLinks {
   sign(artifactId: string, name: string, expiresAt: number): string;
   /**
@@ -89,7 +89,7 @@ export interface FileRequest {
   readonly dispatcher?: Dispatcher;
 }
 
-/** Contract/bridge 1: the largest file that has a link. */
+/** The largest file that has a link. */
 export const MAX_ARTIFACT_BYTES = 64 * 1024 * 1024;
 const HEADERS_TIMEOUT_MS = 30_000;
 const IDLE_TIMEOUT_MS = 30_000;

@@ -23,7 +23,7 @@ export interface DownloadParts {
 const MAX_RELAYED = 64;
 const MAX_RELAY_MS = 15 * 60_000;
 
-/** The download of a file that a turn produced (contract/bridge 1): the signature in the path is the credential. */
+/** The download of a file that a turn produced: the signature in the path is the credential. */
 export function createDownload({ artifacts, clock, stopped, ...parts }: DownloadParts) {
   let relayed = 0;
 

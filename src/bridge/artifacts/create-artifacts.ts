@@ -70,7 +70,7 @@ interface ArtifactsOptions {
   readonly logger: Pick<Logger, 'warn'>;
 }
 
-/** Contract/bridge 1. */
+/** How long a link is good. */
 const LINK_MS = 24 * 3_600_000;
 const MAX_FILES = 20;
 const CHUNK_BYTES = 256 * 1024;

@@ -3,7 +3,7 @@ import { SessionName, StartParams, TurnParams } from './session.ts';
 import { ProviderEntry } from './surface.ts';
 import { Permission, Summary, seq } from './workbench.ts';
 
-/** Background jobs: spec/bridge 2.6 and 4.4, contract/bridge 7; and the live socket, which sends them with all else that changes. */
+/** Background jobs; and the live socket, which sends them with all else that changes. */
 const callback = Type.Optional(
   Type.String({
     maxLength: 2048,

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 
-/** Spec/bridge 2.2 and 2.3, contract/bridge 5: what a caller may ask for about routing, and what was chosen. */
+/** What a caller may ask for about routing, and what was chosen. */
 const words = <const Values extends string[]>(values: [...Values], description: string) =>
   Type.Enum(values, { description });
 
@@ -39,7 +39,7 @@ const Step = Type.Object({
   model: Type.Optional(Type.String({ maxLength: 256 })),
 });
 
-/** The routing of a turn: with what a multi-agent run needs (contract/bridge 6). */
+/** The routing of a turn: with what a multi-agent run needs. */
 export const TurnRouting = Type.Object({
   ...RoutingInput.properties,
   orchestrationMode: Type.Optional(
@@ -104,7 +104,7 @@ export type RoutingInput = Static<typeof RoutingInput>;
 export type TurnRouting = Static<typeof TurnRouting>;
 export type RoutingResolution = Static<typeof RoutingResolution>;
 
-/** The control plane of the gateway: contract/bridge 8. What apps say about address, token or device is ignored. */
+/** The control plane of the gateway. What apps say about address, token or device is ignored. */
 const ignored = Type.Optional(Type.Unknown({ description: 'Ignored: the bridge owns address, token and device.' }));
 
 export const GatewayConnectParams = Type.Object({
@@ -167,7 +167,7 @@ export type GatewaySnapshot = Static<typeof GatewaySnapshot>;
 export type GatewayConnectResult = Static<typeof GatewayConnectResult>;
 export type GatewayRequestResult = Static<typeof GatewayRequestResult>;
 
-/** Spec/bridge 4.5, contract/bridge 8. */
+/** A call of a tool through the bridge. */
 export const ToolsInvokeParams = Type.Object({
   tool: Type.Optional(Type.String({ maxLength: 256, description: 'Needed; `message` for example.' })),
   action: Type.Optional(Type.String({ maxLength: 256, description: '`send` for example.' })),

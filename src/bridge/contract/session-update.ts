@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 
-/** `session.update`, the only notification: spec/bridge 2.5 and 6, contract/bridge 4. */
+/** `session.update`, the only notification. */
 
 /** What a call has done to one file. */
 export const FileChange = Type.Object({
@@ -105,7 +105,7 @@ export const StructuredEvent = Type.Union([
   }),
 ]);
 
-/** How one step of a multi-agent run came out (contract/bridge 6). */
+/** How one step of a multi-agent run came out. */
 export const StepRecord = Type.Object({
   index: Type.Integer(),
   providerId: Type.String(),

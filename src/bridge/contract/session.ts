@@ -72,7 +72,7 @@ export const ShownMcpServer = Type.Object({
 export type McpServer = Static<typeof McpServer>;
 export type ShownMcpServer = Static<typeof ShownMcpServer>;
 
-/** A file that a turn produced: contract/bridge 1 and 4. */
+/** A file that a turn produced. */
 export const Artifact = Type.Object({
   relativePath: Type.String({ description: 'From the working directory, or the name of a file of a gateway task.' }),
   label: Type.String({ description: 'Its name for people.' }),
@@ -82,7 +82,7 @@ export const Artifact = Type.Object({
   downloadUrl: Type.String({ description: 'From the root of this bridge; good for 24 hours, without a credential.' }),
 });
 
-/** Sessions: spec/bridge 2.4 and 4.3, contract/bridge 4. */
+/** A name that callers give, such as that of a session. */
 const name = (description: string, minLength: number) =>
   // No control characters: a session's name may end up in a header.
   Type.String({ minLength, maxLength: 256, pattern: '^[^\\u0000-\\u001f\\u007f]*$', description });

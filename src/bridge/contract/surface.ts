@@ -13,7 +13,7 @@ export const Ping = Type.Object({
 
 export type Ping = Static<typeof Ping>;
 
-/** Every refusal of the bridge, on HTTP and in answers (contract/bridge 2). */
+/** Every refusal of the bridge, on HTTP and in answers. */
 export const RpcError = Type.Object({
   jsonrpc: Type.Literal('2.0'),
   id: Type.Union([Type.String(), Type.Number(), Type.Null()]),
@@ -28,7 +28,7 @@ export const RpcError = Type.Object({
   seq: Type.Integer(),
 });
 
-/** The shapes of spec/bridge 2.1: what the bridge can do, and which agents and gateways stand behind it. */
+/** What the bridge can do, and which agents and gateways stand behind it. */
 export const AgentCategory = Type.Union([Type.Literal('native'), Type.Literal('protocol-adapter')]);
 
 export const ProviderEntry = Type.Object({

@@ -41,7 +41,7 @@ function messageChunk(
 }
 
 /**
- * Reads the updates of one session (contract/bridge 4) as an editor understands them. Undefined: the update only tells how
+ * Reads the updates of one session as an editor understands them. Undefined: the update only tells how
  * the turn progresses, which an editor gets with the response to its prompt.
  */
 export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefined {

@@ -53,7 +53,7 @@ const PERMISSION_KINDS: ReadonlySet<string> = new Set(['allow_once', 'allow_alwa
 /** Who starts the program has all its rights already. */
 const OWNER: BridgeCaller = { principal: MAIN };
 
-/** The bridge's own methods and, beside them on one stream, the Agent Client Protocol (contract/bridge 10). */
+/** The bridge's own methods and, beside them on one stream, the Agent Client Protocol. */
 export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
   const { dispatch, overSocket, orchestrator, clock, makeId } = options;
 
@@ -236,7 +236,7 @@ const cwd = Type.String({ minLength: 1, description: 'An absolute path inside th
 const { mcpServers } = StartParams.properties;
 const Answer = Type.Object({});
 
-/** The agent's side of the Agent Client Protocol (contract/bridge 10): what an editor may call. */
+/** The agent's side of the Agent Client Protocol: what an editor may call. */
 function editorMethods(
   sessions: EditorSessions,
   version: string,

@@ -28,7 +28,7 @@ export type CallPeer = (call: PeerCall, signal: AbortSignal) => Promise<PeerAnsw
 interface CallPeerOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly lookup?: LookupFunction | undefined;
-  /** For each next byte; a node sends a heartbeat every fifteen seconds (contract/bridge 1). */
+  /** For each next byte; a node sends a heartbeat every fifteen seconds. */
   readonly idleMs: number;
 }
 
@@ -194,7 +194,7 @@ function peerErrorOf(message: Readonly<Record<string, unknown>> | undefined, sta
   return error && { status, ...error };
 }
 
-/** The headers of a request that another bridge has forwarded (spec/bridge 4.6, rule 6; contract/bridge 9). */
+/** The headers of a request that another bridge has forwarded. */
 export interface ForwardedRequest {
   /** The first node on its way. */
   readonly source: string;

@@ -37,7 +37,7 @@ import {
   type SessionFollowingParts,
 } from './update-relay.ts';
 
-/** Forwards calls to other bridges: spec/bridge 4.6, contract/bridge 9. */
+/** Forwards calls to other bridges. */
 export interface Forwarding {
   /** Forwards calls that belong to other nodes, and passes all others to `dispatch`. */
   wrap(dispatch: Dispatch<BridgeClient>): Dispatch<BridgeClient>;
@@ -355,7 +355,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
   };
 }
 
-/** Spec/bridge 4.6, rule 9. */
+/** The token for other nodes: one of its own, else that of this bridge. */
 function tokenOf({ bridge, distributed }: BridgeGroups): string {
   return distributed.task_forward_token || bridge.auth_token;
 }

@@ -20,7 +20,7 @@ export interface NodeMap {
   nextHopOf(targetId: string): string;
 }
 
-/** Peers that need no `nodes` entry (contract/bridge 9); one of the same id replaces them. */
+/** Peers that need no `nodes` entry; one of the same id replaces them. */
 export const builtInPeers: readonly BridgeNode[] = [
   { id: 'primary', role: '', zone: '', endpoint: 'http://172.29.10.1:8787', capabilities: [] },
   { id: 'edge', role: '', zone: '', endpoint: 'http://172.29.10.2:8787', capabilities: [] },
@@ -82,10 +82,10 @@ export interface ForwardQuestion {
 
 type Rule = DistributedSettings['forwarding']['rules'][number];
 
-/** What the short form is about (spec/bridge 2.7). */
+/** What the short form is about. */
 const SHORT_FORM_METHODS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
 
-/** Where a call goes: spec/bridge 4.6 and contract/bridge 9. Nothing but its arguments decides. */
+/** Where a call goes. Nothing but its arguments decides. */
 export function decideForward(question: ForwardQuestion): ForwardDecision {
   const { method, settings, map, incoming, livesAt } = question;
   if (incoming !== undefined) return decideIncoming(question, incoming);

@@ -11,7 +11,7 @@ import {
 } from '../../platform/network-address/classify-address.ts';
 import type { DistributedSettings } from '../settings.ts';
 
-/** Where tunnels between bridges end (spec/bridge 4.6, rule 5; contract/bridge 9). */
+/** Where tunnels between bridges end. */
 const TUNNEL_CLASSES: ReadonlySet<AddressClass> = new Set(['loopback', 'private', 'link-local', 'carrier-nat']);
 
 /** Whether a bridge may be reached at that address, or may reach us from it without any token. */
@@ -35,7 +35,7 @@ function refusalOfAddress(address: string): string {
 const LOOKUP_MS = 2_000;
 
 /**
- * Looks the names of endpoints up when the bridge starts, and refuses those that lead outside (spec/bridge 4.6, rule 5).
+ * Looks the names of endpoints up when the bridge starts, and refuses those that lead outside.
  * One that cannot be looked up now is looked at when a connection is made, like all others.
  */
 export async function checkEndpointNames(
@@ -99,7 +99,7 @@ const REASONS: Readonly<Record<string, string>> = {
 
 /**
  * Connects once, for one request. The address is looked at before the connection is made and again on the connection
- * itself (contract/bridge 9), so that nothing is sent outside even if the name resolves differently by then.
+ * itself, so that nothing is sent outside even if the name resolves differently by then.
  */
 export function createPeerConnector(
   build: typeof buildConnector,

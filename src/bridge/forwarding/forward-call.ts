@@ -74,7 +74,7 @@ const METHOD_NOT_FOUND = -32601;
 const MIN_CONNECT_MS = 200;
 
 /**
- * Hands a call to the first candidate that takes it (contract/bridge 9): the next one is asked only when it is certain
+ * Hands a call to the first candidate that takes it: the next one is asked only when it is certain
  * that the one before has done nothing.
  */
 export function createForwardCall(options: ForwardCallOptions): ForwardCall {

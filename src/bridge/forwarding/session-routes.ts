@@ -90,7 +90,7 @@ export interface Binding extends Place {
   readonly threadId: string;
 }
 
-/** Remembers which node has what: spec/bridge 4.6, rule 3. It is durable, for 24 hours after the last use. */
+/** Remembers which node has what. It is durable, for 24 hours after the last use. */
 export interface SessionRoutes {
   /** Called with the names of what another node has got. */
   onBound(listener: (names: readonly CallName[]) => void): void;
@@ -123,7 +123,7 @@ const SWEEP_STEP = 500;
 export function createSessionRoutes({ store, clock, onError }: SessionRoutesOptions): SessionRoutes {
   const usedAfter = (): number => clock.now() - KEPT_MS;
 
-  /** A principal that sees everything still creates its own (contract/bridge 11). */
+  /** A principal that sees everything still creates its own. */
   async function findOne(principal: Principal, { kind, name }: CallName, makes: boolean) {
     const own = await store.find({ owner: principal.id, kind, name }, usedAfter());
     const owners = ownersSought(principal);

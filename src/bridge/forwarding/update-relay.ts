@@ -290,7 +290,7 @@ interface FollowPeerOptions {
 
 const MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
-/** `GET /acp?sessionId=` of another node, as a client of that session (contract/bridge 1, Resume). */
+/** `GET /acp?sessionId=` of another node, as a client of that session. */
 export function createFollowPeer({ clock, lookup, connectMs, idleMs }: FollowPeerOptions): FollowPeer {
   return async (updates) => {
     const [{ WebSocket }, { buildConnector }] = await Promise.all([import('ws'), import('undici')]);

@@ -216,7 +216,7 @@ async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
   }
 }
 
-/** The gateway itself failed, and not the agent behind it: for the app an error of the call (contract/bridge 3). */
+/** The gateway itself failed, and not the agent behind it: for the app an error of the call. */
 function gatewayFailure(error: unknown): AgentEnd {
   const { code, message } = describeGatewayFailure(error);
   return { kind: 'failed', code: 'GATEWAY_FAILED', error: message, output: '', members: { gatewayCode: code } };

@@ -124,7 +124,7 @@ interface GatewayMethodsOptions {
   checkOwner(owner: string): void;
 }
 
-/** The control plane of the gateway (contract/bridge 8). Failures of the gateway are reported in the result. */
+/** The control plane of the gateway. Failures of the gateway are reported in the result. */
 function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<BridgeClient>[] {
   const { gatewayId, link, allowed, checkTool, checkOwner } = options;
 

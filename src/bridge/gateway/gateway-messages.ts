@@ -121,7 +121,7 @@ export function messageText(message: unknown): string {
   return content.map((part) => (asObject(part).type === 'text' ? textOf(asObject(part).text) : '')).join('');
 }
 
-/** The versions of the gateway's protocol that we speak (contract/bridge 8). */
+/** The versions of the gateway's protocol that we speak. */
 const PROTOCOLS = { minProtocol: 3, maxProtocol: 4 };
 const CLIENT = { id: 'gateway-client', mode: 'backend' };
 const ROLE = 'operator';

@@ -33,7 +33,7 @@ import { createJobReports, type JobReports } from './job-reports.ts';
 import { createFollowClock, createJobQueue, createJobRunner, type JobQueue } from './job-runner.ts';
 import { createSubmitJob, type SubmitJob, type SubmitJobOptions } from './submit-job.ts';
 
-/** Background jobs (contract/bridge 7). */
+/** Background jobs. */
 export interface Jobs {
   readonly submit: SubmitJob;
   readonly reports: JobReports;

@@ -29,7 +29,7 @@ interface DeliveriesOptions extends Pick<Runtime, 'clock' | 'logger'> {
 }
 
 /**
- * The pauses before the second and the third attempt (contract/bridge 7). A card is sent once: nobody could tell a second
+ * The pauses before the second and the third attempt. A card is sent once: nobody could tell a second
  * one from the first.
  */
 const PAUSES_MS: Readonly<Record<JobDeliveryRow['kind'], readonly number[]>> = { webhook: [2000, 10_000], card: [] };
@@ -116,7 +116,7 @@ interface WebhookOptions {
   now(): number;
 }
 
-/** Posts the record of an ended job (contract/bridge 7, webhook). */
+/** Posts the record of an ended job. */
 export function createWebhook({ post, secret, now }: WebhookOptions): SendDelivery {
   return (job, delivery, signal) =>
     postEvent(post, {

@@ -81,7 +81,7 @@ const PAGE = 100;
 /**
  * Jobs that were running on a bridge that is gone. One whose turn has ended ends as its turn did: the bridge was gone before
  * it had stored that. Of the others an agent's work is not repeated unasked, so they fail as JOB_INTERRUPTED, but for those that
- * were submitted with `retryOnRestart` (contract/bridge 7). Answers how many.
+ * were submitted with `retryOnRestart`. Answers how many.
  */
 export async function settleAbandoned(parts: AbandonmentParts, given?: readonly JobRow[]): Promise<number> {
   const { store, search, ends, instance, clock } = parts;

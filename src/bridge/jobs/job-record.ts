@@ -44,7 +44,7 @@ export function outcomeOf(job: JobRow): JobOutcome {
 
 const PROMPT_LENGTH = 200;
 
-/** A job as callers, lists and webhooks see it (contract/bridge 7). */
+/** A job as callers, lists and webhooks see it. */
 export function toRecord(job: JobRow, now: number): JobRecord {
   const { started_at: start, completed_at: end } = job;
   const { result, error, errorCode } = outcomeOf(job);
@@ -125,7 +125,7 @@ export const STOPPED = {
   interrupted: stopped('JOB_INTERRUPTED', 'The bridge was stopped while the job was running.'),
 } as const;
 
-/** What the result of a turn means for its job (contract/bridge 7). */
+/** What the result of a turn means for its job. */
 export function endingOf(result: SessionResult, wasCancelled: boolean): JobEnding {
   const providerId = result.resolvedProviderId || result.resolvedGatewayProviderId;
   const rest = { result: { ...result }, providerId };

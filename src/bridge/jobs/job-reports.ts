@@ -24,7 +24,7 @@ import { searchText } from '../workbench/session-summaries.ts';
 import { toAttempt, toRecord } from './job-record.ts';
 import { invalid, type SubmitJob } from './submit-job.ts';
 
-/** What a principal may know of jobs: its own, and `main` all (contract/bridge 11). */
+/** What a principal may know of jobs: its own, and `main` all. */
 export interface JobReports {
   get(principal: Principal, jobId: string): Promise<JobWithDeliveries | { jobId: string; status: 'not_found' }>;
   list(principal: Principal, params: ListJobsParams): Promise<JobList>;
@@ -164,7 +164,7 @@ type Call = MethodCall<BridgeClient>;
 
 const principalOf = (call: Call) => call.caller.caller.principal;
 
-/** Jobs exist as methods only (spec/bridge 4.4). */
+/** Jobs exist as methods only. */
 export function jobMethods(submit: SubmitJob, reports: JobReports): readonly MethodRow<BridgeClient>[] {
   return [
     defineMethod({

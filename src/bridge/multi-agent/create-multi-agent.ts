@@ -120,7 +120,7 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     turn.report({ kind: 'stage', event: 'multi_agent_completed', message: `The ${mode} has ended.`, members: ended });
     return agentEnd(mode, end, members, signal.aborted);
 
-    /** Contract/bridge 6: the processes of those that have lost a race are ended. */
+    /** The processes of those that have lost a race are ended. */
     async function closeLosers(end: RunEnd): Promise<void> {
       const losers = end.steps.filter(({ record }) => record.status === 'cancelled').map(({ record }) => record.index);
       for (const index of losers) {
@@ -164,7 +164,7 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
         const steps = plan.steps.map((step): KeptStep => ({ ...step, reference: '', isClosed: false }));
         return run(turn, plan, [...steps.keys()], steps, signal);
       }
-      // Each step continues its own agent session (spec/bridge 4.3, session rule 4).
+      // Each step continues its own agent session.
       const kept = readRun(turn.reference);
       const change = turn.plan ?? { input: turn.prompt };
       if (kept === undefined) return lost(change.steps?.[0]?.providerId ?? MULTI_AGENT_ID);
@@ -217,7 +217,7 @@ function lost(providerId: string): AgentEnd {
   return { kind: 'lost', detail: `the step of ${providerId} has no agent session to continue`, providerId };
 }
 
-/** What the result has more than that of a single agent (contract/bridge 6). */
+/** What the result has more than that of a single agent. */
 function describeRun(plan: MultiAgentPlan, end: RunEnd, workingDirectory: string, isCancelled: boolean) {
   return {
     orchestrationMode: plan.mode,
@@ -274,7 +274,7 @@ interface RunEnd {
   readonly winner?: StepEnd;
 }
 
-/** The order in which the agents are asked, and the prompt of each: contract/bridge 6. */
+/** The order in which the agents are asked, and the prompt of each. */
 export const runModes: Readonly<
   Record<OrchestrationMode, (plan: MultiAgentPlan, steps: readonly RunningStep[]) => Promise<RunEnd>>
 > = { sequence, parallel, race, conversation };

@@ -15,7 +15,7 @@ export interface PlannedStep {
   readonly model: string;
 }
 
-/** A multi-agent run, checked: spec/bridge 2.2, contract/bridge 6. */
+/** A multi-agent run, checked. */
 export interface MultiAgentPlan {
   readonly mode: OrchestrationMode;
   /** The task, which `{{input}}` stands for. */
@@ -102,7 +102,7 @@ export const TEMPLATE = /\{\{([^{}]{1,128})\}\}/g;
 
 /**
  * Replaces each `{{name}}` by its value, once: a value is not expanded again, so no output of an agent can act as a
- * template. Names without a value stay as they are (contract/bridge 6).
+ * template. Names without a value stay as they are.
  */
 export function fillTemplate(template: string, values: ReadonlyMap<string, string>): string {
   return template.replaceAll(TEMPLATE, (whole, name: string) => values.get(name.trim()) ?? whole);

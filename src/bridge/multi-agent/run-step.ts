@@ -7,7 +7,7 @@ import type { StepRecord as StepSchema } from '../contract/session-update.ts';
 import type { FairGate } from '../sessions/turn-limits.ts';
 import { type MultiAgentPlan, type PlanChange, type PlannedStep, TEMPLATE } from './multi-agent-plan.ts';
 
-/** How one step ended, as the result describes it (contract/bridge 6). */
+/** How one step ended, as the result describes it. */
 type StepRecord = Static<typeof StepSchema>;
 
 export interface StepEnd {

@@ -24,7 +24,7 @@ export function wantsGateway(routing: RoutingInput): boolean {
   return routing.explicitExecutionTarget === 'gateway';
 }
 
-/** Who does the work (contract/bridge 5). A named agent or gateway is never replaced by another. */
+/** Who does the work. A named agent or gateway is never replaced by another. */
 export function resolveRoute(request: RouteRequest, facts: RoutingFacts): RoutingResolution {
   const { routing, continues, sessionAgent } = request;
   if (wantsGateway(routing)) return resolveGateway(request, routing.preferredGatewayProviderId ?? '', facts);
@@ -164,8 +164,8 @@ interface SkillMatch {
 }
 
 /**
- * Skills that were asked for count as they are; otherwise those whose id or label stands in the prompt as whole words
- * (contract/bridge 5). A skill that was asked for and is not installed, or not listed at all, needs to be installed.
+ * Skills that were asked for count as they are; otherwise those whose id or label stands in the prompt as whole words.
+ * A skill that was asked for and is not installed, or not listed at all, needs to be installed.
  */
 export function matchSkills(routing: RoutingInput, prompt: string): SkillMatch {
   const { explicitSkills = [], availableSkills = [] } = routing;

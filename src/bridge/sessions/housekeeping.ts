@@ -23,7 +23,7 @@ interface SettleOptions {
 const PAGE = 100;
 const REASON = 'The bridge was stopped while the turn was open.';
 
-/** Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED (contract/bridge 1); answers how many. */
+/** Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED; answers how many. */
 export async function settleInterrupted({ turns, updates, ...options }: SettleOptions): Promise<number> {
   const { instance, deadAfterMs, now } = options;
   for (let total = 0; ; ) {

@@ -27,7 +27,7 @@ import type { TurnResumption } from './turn-resumption.ts';
 import { originOf, runsSeveralAgents, type TurnRunner } from './turn-runner.ts';
 import { createEarlyFollowers, type NotificationSink, ofTurn, type UpdateHub } from './update-hub.ts';
 
-/** Sessions as apps see them: spec/bridge 4.3 and 7, contract/bridge 4. */
+/** Sessions as apps see them. */
 export interface SessionOrchestrator {
   /** `session.start` and `session.message`: resolves with the result as JSON text when the turn has ended. */
   turn(request: TurnRequest, client: TurnClient): Promise<RawJson>;
@@ -80,7 +80,7 @@ export interface SessionOrchestratorOptions extends Pick<Runtime, 'clock' | 'mak
   discard(session: LiveSession): Promise<void>;
 }
 
-/** Turns that may wait behind the one that runs (contract/bridge 4). */
+/** Turns that may wait behind the one that runs. */
 const MAX_WAITING = 32;
 const START = 'session.start';
 const MESSAGE = 'session.message';

@@ -41,7 +41,7 @@ export function resultBase(names: TurnNames, route: RoutingResolution, workingDi
   };
 }
 
-/** Every way in which an agent's turn can end, as contract/bridge 4 tells it. `lost` is an error and not meant here. */
+/** Every way in which an agent's turn can end, as apps see it. `lost` is an error and not meant here. */
 export function resultOf(base: ResultBase, end: Exclude<TurnEnd, { kind: 'lost' }>): SessionResult {
   const { output } = end;
   const usage = end.usage === undefined ? {} : { usage: end.usage };
@@ -108,7 +108,7 @@ export function answerOf(stored: string): RawJson {
   throw new AppError(failure.code, failure.details);
 }
 
-/** Spec/bridge 7: these three, and the code that every error has. */
+/** These three, and the code that every error has. */
 export function continuationLost(sessionId: string, threadId: string, providerId: string): AppError {
   return new AppError('SESSION_CONTINUATION_UNAVAILABLE', { sessionId, threadId, providerId });
 }

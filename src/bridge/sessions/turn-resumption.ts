@@ -9,7 +9,7 @@ import type { LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
 import { answerOf } from './turn-outcome.ts';
 import { deliver, type NotificationSink, ofTurn, type Replay, type UpdateHub } from './update-hub.ts';
 
-/** Lets a repeated call take up the turn of the first one (contract/bridge 1, Resume). Nothing is run here. */
+/** Lets a repeated call take up the turn of the first one. Nothing is run here. */
 export interface TurnResumption {
   /** The turn of that session which the call repeats; undefined when it is a new call. Throws RESUME_NOT_FOUND. */
   find(session: LiveSession | undefined, request: TurnRequest, resume: ResumeRequest): Promise<EarlierTurn | undefined>;

@@ -76,7 +76,7 @@ interface PreparedTurn {
 export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
   const { providers, records, directories, clock, logger } = options;
 
-  /** Everything that is checked at the last moment before an agent is asked (contract/bridge 4 and 5). */
+  /** Everything that is checked at the last moment before an agent is asked. */
   async function prepare(session: LiveSession, turn: LiveTurn): Promise<PreparedTurn | TurnOutcome> {
     const { request } = turn;
     const { routing, prompt } = request;

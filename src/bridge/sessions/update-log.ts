@@ -81,7 +81,7 @@ interface FirstPart {
   failed(error: unknown): void;
 }
 
-/** Updates are stored within 20 ms (contract/bridge 1): this wait, a commit that is under way, and their own. */
+/** Updates are stored within 20 ms: this wait, a commit that is under way, and their own. */
 const MAX_DELAY_MS = 4;
 const MAX_BATCH = 2000;
 /** Beyond these there is no room for updates: agents are slowed down. What ends a turn is accepted anyway. */

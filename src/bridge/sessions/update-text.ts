@@ -37,7 +37,7 @@ export type TurnStage = 'queued' | 'started' | 'running' | 'completed' | 'failed
 
 const PENDING: ReadonlySet<TurnStage> = new Set(['queued', 'started', 'running']);
 
-/** Where a turn stands: `session.update` of type `status` (contract/bridge 4). */
+/** Where a turn stands: `session.update` of type `status`. */
 export function stageUpdate(
   origin: UpdateOrigin,
   stage: TurnStage,
@@ -63,7 +63,7 @@ export function shownFile({ name, contentType, sizeBytes }: PlacedFile): TurnAtt
 
 /**
  * The update as clients get it. Most updates are stored as they are sent. The text of a delta stands in its notification
- * eight times, for older clients (contract/bridge 4), so it is escaped and stored once and repeated here.
+ * eight times, for older clients, so it is escaped and stored once and repeated here.
  */
 export function wireText(stored: string): string {
   const delta = splitTextLast(stored);

@@ -156,7 +156,7 @@ export interface BuiltinMessageRow {
   readonly created_at: number;
 }
 
-/** A background job (contract/bridge 7). */
+/** A background job. */
 export interface JobRow extends Owned {
   readonly status: JobStatus;
   /** The agent that was asked for or found; the one that did the work, once it is known. May be empty. */

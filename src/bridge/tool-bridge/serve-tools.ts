@@ -181,7 +181,7 @@ const ASK_SECONDS = 600;
 /** In a row, with pauses of five seconds at most between them. */
 const ATTEMPTS = 4;
 
-/** THE TABLE of what `trestle tools` offers to agents (contract/bridge 10). */
+/** THE TABLE of what `trestle tools` offers to agents. */
 export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
   const { complete, callBridge, makeId } = parts;
 

@@ -34,7 +34,7 @@ type CallTool = (
   signal: AbortSignal,
 ) => Promise<unknown>;
 
-/** Calls a tool that may be called (contract/bridge 8). The answer is that of the tool; what is no object is wrapped. */
+/** Calls a tool that may be called. The answer is that of the tool; what is no object is wrapped. */
 export type InvokeTool = (...call: Parameters<CallTool>) => Promise<Readonly<Record<string, unknown>>>;
 
 interface InvokeToolOptions {

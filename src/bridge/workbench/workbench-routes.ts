@@ -37,7 +37,7 @@ function isWorkbench(path: string): boolean {
 /** The body of a refusal, in the shape of the surface that the path belongs to. */
 export function bridgeErrorBody(error: ErrorForBody, { path }: Pick<RequestHead, 'path'>): unknown {
   if (isWorkbench(path)) return workbenchErrorBody(error);
-  // Contract/bridge 3 has one word for a wrong HTTP method and for what is no JSON-RPC request.
+  // Callers know one code for a wrong HTTP method and for what is no JSON-RPC request.
   const isMethod = error.code === 'METHOD_NOT_ALLOWED';
   return refusalBody(hybridEnvelope, isMethod ? { ...error, code: 'INVALID_REQUEST' } : error);
 }

@@ -17,7 +17,7 @@ interface ModelUser {
   mayUse(model: string): boolean;
 }
 
-/** The models that can be called here: aliases, and the models of usable APIs (contract/completions 3). */
+/** The models that can be called here: aliases, and the models of usable APIs. */
 export interface Models {
   readonly findApi: FindApi;
   /** Every API of the table and of the settings, usable or not. */
@@ -214,7 +214,7 @@ export function splitModel(id: string): readonly [api: string, model: string] {
   return slash === -1 ? [id, ''] : [id.slice(0, slash), id.slice(slash + 1)];
 }
 
-/** How models are shown: in full under `/v1`, as plain entries under the document's own path (contract/completions 3). */
+/** How models are shown: in full under `/v1`, as plain entries under paths without it. */
 export function createModelViews(models: Models) {
   const shown = (prefix: '' | '/v1', entry: ModelEntry): ModelEntry => (prefix === '' ? plain(entry) : entry);
   return {

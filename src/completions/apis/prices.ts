@@ -49,7 +49,7 @@ const UNKNOWN: Price = { known: false, knowsSearch: false, rates: FREE.rates };
 const PROMPT_KINDS = ['cacheRead', 'cacheWrite1h', 'cacheWrite', 'audioInput', 'imageInput'] as const;
 const COMPLETION_KINDS = ['audioOutput', 'reasoning'] as const;
 
-/** Prices as configured, else as in the table (contract/completions 6). */
+/** Prices as configured, else as in the table. */
 export function createPrices(
   configured: Readonly<Record<string, ConfiguredPrices>>,
   { modelsOf }: Pick<Catalogue, 'modelsOf'>,

@@ -87,7 +87,7 @@ function servesResponses({ dialect }: ModelApi, baseUrl: string): boolean {
 /** Anthropic's library sends what is in this variable as a bearer token. */
 const BEARER_VARIABLE = 'ANTHROPIC_AUTH_TOKEN';
 
-/** Every column of a row can be set (contract/completions 3). */
+/** Every column of a row can be set. */
 function withSettings(row: ModelApi, own: ApiSettings | undefined): ModelApi {
   if (own === undefined) return row;
   const headers = Object.entries(own.headers).map(([name, value]) => [name.toLowerCase(), value]);

@@ -10,7 +10,7 @@ const moment = (which: string) =>
     Type.String({ description: `${which}: a day (2030-01-31) or a moment (2030-01-31T10:00:00Z), in UTC.` }),
   );
 
-/** `GET /usage/calls` (contract/completions 6). */
+/** `GET /usage/calls`. */
 export const CallsQuery = Type.Object({
   from: moment('The first moment. Default: 7 days ago; with request_id, the beginning'),
   to: moment('The last moment, or the last day'),

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { optional } from './read-request.ts';
 
 /**
- * Fields that Trestle checks or translates (spec/completions 4, contract/completions 2). Every object is open: a field
+ * Fields that Trestle checks or translates. Every object is open: a field
  * that is not named here is passed on unchanged.
  */
 const ContentPart = Type.Object({
@@ -55,7 +55,7 @@ const FunctionDefinition = Type.Object({
   strict: optional(Type.Boolean()),
 });
 
-/** In the document a function definition has `function_call` itself (spec/completions 2.2). */
+/** Without `/v1` a function definition has `function_call` itself. */
 const LegacyFunction = Type.Object({
   ...FunctionDefinition.properties,
   function_call: optional(Type.String()),
@@ -121,7 +121,7 @@ export const ChatRequest = Type.Object(
   { $id: 'ChatRequest' },
 );
 
-/** `estimated`: counted by Trestle, because the upstream sent no figures (contract/completions 4). */
+/** `estimated`: counted by Trestle, because the upstream sent no figures. */
 export const Usage = Type.Object({
   prompt_tokens: Type.Integer(),
   completion_tokens: Type.Integer(),

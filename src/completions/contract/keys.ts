@@ -243,7 +243,7 @@ const Pricing = Type.Object(
   },
 );
 
-/** `/v1` adds what is known of a model; the document's own path has the plain entry (contract/completions 3). */
+/** `/v1` adds what is known of a model; paths without it have the plain entry. */
 export const ModelEntry = Type.Object(
   {
     id: Type.String(),

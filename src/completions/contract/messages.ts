@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { optional } from './read-request.ts';
 
 /**
- * Anthropic's Messages API (contract/completions 1). As in `chat.ts`, every object is open and only what we check or
+ * Anthropic's Messages API. As in `chat.ts`, every object is open and only what we check or
  * translate is named. A block is one flat object: which fields count depends on `type`, and
  * `ingress/messages/messages-request.ts` shows it.
  */

@@ -34,7 +34,7 @@ import { CountTokensRequest, MessageObject, MessagesError, MessagesRequest, Toke
 import { optional } from './read-request.ts';
 import { ResponseObject, ResponsesRequest } from './responses.ts';
 
-/** `POST /completions` (contract/completions 1). As all requests, it is open: a field that is not named here is passed on. */
+/** `POST /completions`. As all requests, it is open: a field that is not named here is passed on. */
 export const TextRequest = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'An alias, or <api>/<model>.', examples: ['demo/echo'] }),
@@ -75,7 +75,7 @@ export const TextCompletion = Type.Object({
 export type TextRequest = Static<typeof TextRequest>;
 export type TextCompletion = Static<typeof TextCompletion>;
 
-/** `POST /v1/embeddings` (contract/completions 1). */
+/** `POST /v1/embeddings`. */
 export const EmbeddingsRequest = Type.Object(
   {
     model: Type.String({ minLength: 1, description: 'An alias, or <api>/<model>.' }),

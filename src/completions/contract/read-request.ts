@@ -194,7 +194,7 @@ function valueAt(value: unknown, pointer: string): unknown {
   return at;
 }
 
-/** Every error of the service, in the shape that clients of OpenAI's API read (contract/completions 5). */
+/** Every error of the service, in the shape that clients of OpenAI's API read. */
 export const ApiError = Type.Object({
   error: Type.Object({
     message: Type.String(),

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { optional } from './read-request.ts';
 
 /**
- * OpenAI's Responses API (contract/completions 1). As in `chat.ts`, every object is open and only what we check or
+ * OpenAI's Responses API. As in `chat.ts`, every object is open and only what we check or
  * translate is named. Items are one flat object: which fields count depends on `type`, and `ingress/responses/responses-request.ts`
  * shows it.
  */

@@ -180,7 +180,7 @@ export interface UpstreamRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: unknown;
-  /** Fields of the caller that the upstream cannot take (contract/completions 2). */
+  /** Fields of the caller that the upstream cannot take. */
   readonly dropped: readonly string[];
 }
 
@@ -212,7 +212,7 @@ export interface StreamStep<State> {
   readonly failure?: UpstreamFailure;
   /**
    * The upstream said that nothing more will come. With or without it, an answer is complete only when its choices
-   * have their finish reasons (contract/completions 4): Gemini has no end marker at all.
+   * have their finish reasons: Gemini has no end marker at all.
    */
   readonly done?: boolean;
 }

@@ -29,7 +29,7 @@ const readCountRequest = createRequestReader(CountTokensRequest);
 /** Anthropic's library marks its beta operations so. */
 const MESSAGES_QUERY = ['beta'];
 
-/** The handlers for clients of other APIs than chat completions (contract/completions 1). */
+/** The handlers for clients of other APIs than chat completions. */
 export function createIngress(parts: IngressParts) {
   const { pipeline, clock, makeId } = parts;
   const run = createIngressCall(parts);

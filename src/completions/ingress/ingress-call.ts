@@ -28,7 +28,7 @@ import { createAlarms } from '../upstream/upstream-exchange.ts';
 
 export interface IngressCallOptions {
   readonly pipeline: Pick<ChatPipeline, 'admit' | 'openForeign'>;
-  /** The setting; a caller may choose otherwise by header (contract/completions 2). */
+  /** The setting; a caller may choose otherwise by header. */
   readonly strictParams: () => boolean;
   readonly objects: Pick<UpstreamObjects, 'keep' | 'refusalOf'>;
   readonly cache: ResponseCache;

@@ -131,7 +131,7 @@ export type CallOperation =
   | 'file'
   | 'batch';
 
-/** How a call ended, for metering (contract/completions 6). */
+/** How a call ended, for metering. */
 export interface CallOutcome {
   readonly model: string;
   /** Of the target that answered, or that was tried last; empty when none was. */

@@ -14,7 +14,7 @@ import { type FoundKey, type KeyLookup, TAGS_HEADER, withOwner, withTags, withTr
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 
 export interface KeyAccess {
-  /** The holder of the key that a request brings (contract/completions 6). */
+  /** The holder of the key that a request brings. */
   readonly withKey: Guard<KeyHolder>;
   /** As `withKey`, but only for the master key, or for anybody while none is configured. */
   readonly withMasterKey: Guard<KeyHolder>;

@@ -25,7 +25,7 @@ export const KEY_PREFIX = 'tsk_';
 
 /** Issues, changes and removes keys. With an `owner` it sees and touches the keys of that user only. */
 export interface KeyRegister {
-  /** The key itself is in this answer and nowhere else (contract/completions 6). */
+  /** The key itself is in this answer and nowhere else. */
   create(input: NewKey, by?: KeyActor): Promise<IssuedKey>;
   list(page: { owner?: string | undefined; after?: string | undefined; limit?: number | undefined }): Promise<KeyList>;
   /**

@@ -260,7 +260,7 @@ function spanText(ms: number): string {
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
 }
 
-/** A token bucket: fills steadily, up to the limit of a minute, which is also the largest burst (contract/completions 6). */
+/** A token bucket: fills steadily, up to the limit of a minute, which is also the largest burst. */
 export interface TokenBucket {
   /** How long until `amount` is there; 0 when it is there now. More than it can ever hold counts as all of it. */
   waitMs(amount: number): number;

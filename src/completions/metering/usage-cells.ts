@@ -288,7 +288,7 @@ const CONTENTS_AT_ONCE = 200;
 const ALL_TIME: UsageRange = { from: 0, to: Number.MAX_SAFE_INTEGER, fromDay: '', toDay: '9999' };
 
 /**
- * Reports of usage (contract/completions 6). A key sees its own calls, a person those of all their keys, tokens and logins. The
+ * Reports of usage. A key sees its own calls, a person those of all their keys, tokens and logins. The
  * master key sees all, or those of one key or owner; so do people who see the work of others, when they ask for it.
  */
 export function createUsageReport({ store, flush, clock }: UsageReportOptions) {

@@ -114,7 +114,7 @@ function inOrder<Row>(rows: ReadonlyMap<string, Row>): readonly Row[] {
   return [...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
 }
 
-/** Stores what calls used, off their way (contract/completions 6). */
+/** Stores what calls used, off their way. */
 export interface UsageMeter {
   readonly observe: CallObserver;
   /** What a key spent in a period and is not stored yet. */

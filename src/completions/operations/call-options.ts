@@ -6,7 +6,7 @@ import type { IncomingCall } from './admit-call.ts';
 
 /** What a caller may ask for by header. */
 export interface CallOptions {
-  /** Refuse what the upstream cannot take (contract/completions 2). */
+  /** Refuse what the upstream cannot take. */
   readonly strict: boolean;
   /** `x-cache-ttl`, in seconds: how long the answer may be given again; 0: it must be fresh. */
   readonly cacheTtlMs: number | undefined;

@@ -27,7 +27,7 @@ interface StreamParts extends Pick<RelayOptions<never>, 'headersSent' | 'onWhole
   readonly legacy: boolean;
 }
 
-/** How answers look: as OpenAI has them, or as the document has them (contract/completions 1). */
+/** How answers look: as OpenAI has them, or as under paths without `/v1`. */
 export type PathFamily = 'openai' | 'document';
 
 const readRequest = createRequestReader(ChatRequest);
@@ -167,7 +167,7 @@ function encodeWhole(opened: WholeChat, family: PathFamily, legacy: boolean): Bu
   return JSON.stringify(family === 'openai' ? mapped : asDocument(mapped));
 }
 
-/** The document has `created` as text and never a null `content` (spec/completions 2.3). */
+/** Without `/v1`, `created` is a text and `content` never null. */
 export function asDocument(completion: ChatCompletion): ChatCompletion {
   return {
     ...completion,

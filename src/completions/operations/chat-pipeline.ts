@@ -82,7 +82,7 @@ export interface ForeignForm extends LaneForm, Pick<ChatForm, 'showsCost'> {
 /** A request of another API, in the form that the pipeline runs. */
 export interface DecodedRequest {
   readonly chat: ChatRequest;
-  /** What chat completions have no place for (contract/completions 2): named in `x-dropped-params`, or refused. */
+  /** What chat completions have no place for: named in `x-dropped-params`, or refused. */
   readonly dropped: readonly string[];
 }
 

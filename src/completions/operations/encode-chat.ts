@@ -127,7 +127,7 @@ export function withCost(opened: OpenedChat, costOf: (usage: Usage) => Pick<Usag
 
 /**
  * The older way to call functions (`functions`, `function_call`) in terms of tools, the only one that most upstreams
- * know, and back again for a caller that used it (contract/completions 2).
+ * know, and back again for a caller that used it.
  */
 export function usesLegacyFunctions({ functions, function_call: choice, messages }: ChatRequest): boolean {
   if ((functions !== undefined && functions !== null) || (choice !== undefined && choice !== null)) return true;
@@ -154,7 +154,7 @@ function toTool({ function_call: _, ...definition }: NonNullable<ChatRequest['fu
   return { type: 'function', function: definition };
 }
 
-/** In the document the choice is a text inside a definition: `auto`, `none`, or a function's name. */
+/** Without `/v1` the choice is a text inside a definition: `auto`, `none`, or a function's name. */
 function toToolChoice(choice: NonNullable<ChatRequest['function_call']>): NonNullable<ChatRequest['tool_choice']> {
   if (choice === 'auto' || choice === 'none') return choice;
   const name = typeof choice === 'string' ? choice : choice.name;

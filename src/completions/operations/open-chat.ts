@@ -162,7 +162,7 @@ function answerLength({ choices }: ChatCompletion): number {
   return characters;
 }
 
-/** With `strict`, what would be dropped is an error instead (contract/completions 2). */
+/** With `strict`, what would be dropped is an error instead. */
 function refuseDropped({ strict }: ChatWork, [param]: readonly string[]): void {
   if (strict && param !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param });
 }

@@ -3,7 +3,7 @@ import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 
-/** Whole answers to equal requests of one key, streams included (contract/completions 6). */
+/** Whole answers to equal requests of one key, streams included. */
 export interface ResponseCache {
   /** Holder, path and body together: an answer is never given to another key. */
   keyOf(holderId: string, path: string, body: Buffer): string;

@@ -131,7 +131,7 @@ export interface ChatCall {
   onFailed?(headers: ChatAnswer['headers']): void;
 }
 
-/** `headers`: what tells the caller how its call went (contract/completions 5): x-model-api, x-attempts, ... */
+/** `headers`: what tells the caller how its call went: x-model-api, x-attempts, ... */
 export type ChatAnswer =
   | { readonly kind: 'whole'; readonly headers: Readonly<Record<string, string>>; readonly completion: ChatCompletion }
   | {

@@ -147,7 +147,7 @@ function encodeWhole(result: Whole, family: PathFamily): Buffer | string {
   }
 }
 
-/** The document has `created` as text. */
+/** Without `/v1`, `created` is a text. */
 function encodeText(completion: TextCompletion, family: PathFamily): string {
   return JSON.stringify(family === 'openai' ? completion : { ...completion, created: String(completion.created) });
 }
@@ -156,7 +156,7 @@ function promptCount(prompt: TextRequest['prompt']): number {
   return Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1;
 }
 
-/** A plain completion in terms of chat, for upstreams that know nothing else, and back (contract/completions 1). */
+/** A plain completion in terms of chat, for upstreams that know nothing else, and back. */
 export interface TextAsChat {
   readonly request: ChatRequest;
   /** What a chat has no place for. */

@@ -43,7 +43,7 @@ type Outcome<Piece> = { readonly last: Piece | undefined } | { readonly error: A
 
 /**
  * Resolves when the first event has come: until then nothing was sent to the caller, so that what is thrown here can
- * still be answered by another attempt, or with a status of its own (contract/completions 4).
+ * still be answered by another attempt, or with a status of its own.
  */
 export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<OpenedStream<Piece>> {
   const { start, reader, presence, secret } = options;

@@ -100,7 +100,7 @@ function endWith(response: Reply['raw'], pieces: readonly string[]): void {
 }
 
 /**
- * Sends a stream on to the caller as it comes (contract/completions 4). A slow caller holds up the upstream; one that
+ * Sends a stream on to the caller as it comes. A slow caller holds up the upstream; one that
  * leaves ends it; and a stream that breaks says so in one last event, without `[DONE]`.
  */
 export function relayStream<Piece>(options: RelayOptions<Piece>): void {

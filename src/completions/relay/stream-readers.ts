@@ -134,7 +134,7 @@ const QUOTE = 0x22;
 const OPEN = 0x7b;
 
 /**
- * Passes a stream of OpenAI's dialect on as the bytes it is (contract/completions 4). Only events near a marker (usage,
+ * Passes a stream of OpenAI's dialect on as the bytes it is. Only events near a marker (usage,
  * error, end) are parsed, and only those with reasoning or content in another form than OpenAI's are written again.
  * Since pieces hold whole events, no marker is ever cut in two; and since quotes inside JSON strings are escaped, what
  * looks like a key is one.

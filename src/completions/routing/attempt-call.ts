@@ -46,7 +46,7 @@ const MAX_PLANS = 10;
 /** Failed tries that the record of a call lists. */
 const MAX_NOTED = 50;
 
-/** Retries on a target, then its neighbours, then fallbacks, until one answers (contract/completions 3). */
+/** Retries on a target, then its neighbours, then fallbacks, until one answers. */
 export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
   const { plans, board, clock, randomness, onFailure } = options;
 

@@ -21,7 +21,7 @@ export interface CallRecord extends AttemptRecord {
   counted(usage: Usage): Usage;
   /** The first event of the answer is there. */
   firstToken(): void;
-  /** What tells the caller how its call goes (contract/completions 5). */
+  /** What tells the caller how its call goes. */
   headers(): Record<string, string>;
   settle(end: CallEnd): void;
   readonly keepsContent: boolean;
@@ -167,7 +167,7 @@ export function failedContent(body: Buffer | string | undefined, error: unknown)
 /** Ends a call: frees its place on the target, and settles it. */
 export type FinishCall = (end: Parameters<CallRecord['settle']>[0] & { readonly error?: unknown }) => void;
 
-/** `estimated`: counted by us (contract/completions 4). */
+/** `estimated`: counted by us. */
 export interface MeasuredUsage {
   readonly usage: Usage;
   readonly estimated: boolean;

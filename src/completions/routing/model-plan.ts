@@ -23,7 +23,7 @@ export interface Target extends TargetLimits {
   readonly key?: string;
   /** The limits of that key, for all models. */
   readonly keyLimits?: TargetLimits;
-  /** Those of the alias, else of the API, else of all (contract/completions 3). */
+  /** Those of the alias, else of the API, else of all. */
   readonly timeouts: PlanTimeouts;
 }
 
@@ -34,7 +34,7 @@ export interface PlanTimeouts {
   readonly total: number;
 }
 
-/** How calls of one model name are answered (contract/completions 3). */
+/** How calls of one model name are answered. */
 export interface ModelPlan {
   readonly name: string;
   readonly targets: readonly Target[];

@@ -5,7 +5,7 @@ import { asList, asObject } from '../dialects/json-value.ts';
 /** Headers of an upstream's answer, in lower case. */
 export type UpstreamHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
-/** What may be done after an attempt failed (contract/completions 3). */
+/** What may be done after an attempt failed. */
 export interface FailurePolicy {
   /** Try the same target again. */
   readonly retry: boolean;
@@ -61,7 +61,7 @@ export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'tota
 }
 
 /**
- * What an upstream said, as our caller gets it (contract/completions 5): a refused key is our own trouble and its
+ * What an upstream said, as our caller gets it: a refused key is our own trouble and its
  * text is kept back, a 5xx is a 502, and any other 4xx passes with its status and message. `secret` is the API's key,
  * which some repeat.
  */

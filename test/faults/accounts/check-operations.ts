@@ -29,7 +29,7 @@ export interface StoredRefreshToken {
   readonly usedAt: number | null;
 }
 
-/** Contract/accounts, Rules: Refresh. */
+/** So long a used refresh token gives its pair again. */
 const REPLAY_MS = 10_000;
 
 /** Judges a whole run by its log and by what is stored at its end. */

@@ -28,7 +28,7 @@ export interface JobOperation {
 
 const MAX_EARLY_MS = 1000;
 const MAX_LATE_MS = 3000;
-/** Contract/accounts, Rules: Tokens and Refresh; with a little for the way. */
+/** As long as tokens are good, with a little for the way. */
 const REPLAY_MS = 10_000 + 500;
 const SESSION_LIFE_MS = 24 * 3_600_000;
 const SESSION_IDLE_MS = 12 * 3_600_000;

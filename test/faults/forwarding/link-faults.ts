@@ -9,7 +9,7 @@ import { askForTurn, TRANSPORTS } from './turn-client.ts';
 
 const CLIENTS = 4;
 const TURNS_PER_CLIENT = 3;
-/** Connecting, the head of an answer, silence within it (contract/bridge 9), and a loaded machine. */
+/** Connecting, the head of an answer, silence within it, and a loaded machine. */
 const LIMIT_MS = 5_000 + 30_000 + 45_000 + 10_000;
 
 /** b is one hop away, c two: by way of the hub. */

@@ -24,7 +24,7 @@ export interface SharedStore extends CheckedStore {
   readonly turns: readonly StoredTurn[];
 }
 
-/** What a dead bridge was doing is settled by then (contract/bridge 7). */
+/** What a dead bridge was doing is settled by then. */
 const TAKEOVER_MS = 15_000;
 
 /** Judges a whole run by its log and by what is stored at its end. */

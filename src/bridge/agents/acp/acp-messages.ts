@@ -68,7 +68,7 @@ const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'compl
 const MAX_TOOL_CALLS = 1000;
 
 /**
- * Kinds with an event of their own are in the table. Left out on purpose (contract/bridge 4, session.update):
+ * Kinds with an event of their own are in the table. Left out on purpose:
  * user_message_chunk repeats the prompt; config_option and session_info describe the agent and not the turn;
  * compaction_summary_chunk is the agent's note to itself.
  */

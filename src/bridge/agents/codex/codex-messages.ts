@@ -128,7 +128,7 @@ interface ItemReader {
 
 const MAX_OUTPUT = 65_536;
 
-/** The items that are something done, each with how it is shown. All others are left out (contract/bridge 4). */
+/** The items that are something done, each with how it is shown. All others are left out. */
 const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
   commandExecution: ({ command, cwd, aggregatedOutput, exitCode, durationMs }) => ({
     title: shownText(command),

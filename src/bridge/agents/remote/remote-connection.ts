@@ -59,7 +59,7 @@ export interface RemoteConnectionOptions {
 }
 
 const LIMITS = {
-  /** The head comes as soon as the call is accepted, a heartbeat every fifteen seconds (contract/bridge 1). */
+  /** The head comes as soon as the call is accepted, a heartbeat every fifteen seconds. */
   headersMs: 30_000,
   idleMs: 45_000,
   attemptsInAll: 200,

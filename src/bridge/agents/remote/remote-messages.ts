@@ -16,7 +16,7 @@ const MAX_LOCATIONS = 100;
 const USAGE_MEMBERS = ['inputTokens', 'outputTokens', 'cachedTokens', 'contextUsed', 'contextSize', 'costUsd'] as const;
 
 /**
- * What the parameters of a `session.update` (contract/bridge 4) mean to us. Undefined for the progress of the other
+ * What the parameters of a `session.update` mean to us. Undefined for the progress of the other
  * bridge (our own bridge reports its progress itself) and for unknown kinds.
  */
 export function readUpdate(params: Readonly<Record<string, unknown>>): AgentEvent | undefined {

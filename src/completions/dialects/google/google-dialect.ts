@@ -229,7 +229,7 @@ const BLOCKED: ReadonlySet<unknown> = new Set([
   ...['IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION'],
 ]);
 
-/** Finish reasons for a malformed call, which is a failure and not an answer (contract/completions 4). */
+/** Finish reasons for a malformed call, which is a failure and not an answer. */
 const MALFORMED: ReadonlySet<unknown> = new Set([
   ...['MALFORMED_FUNCTION_CALL', 'UNEXPECTED_TOOL_CALL', 'TOO_MANY_TOOL_CALLS', 'MALFORMED_RESPONSE'],
   'MISSING_THOUGHT_SIGNATURE',

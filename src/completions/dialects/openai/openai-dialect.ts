@@ -123,7 +123,7 @@ function joinedTexts(parts: readonly ContentPart[]): string | undefined {
   return texts.length === parts.length ? texts.join('\n\n') : undefined;
 }
 
-/** Usage is always asked for, since it is metered (contract/completions 4). */
+/** Usage is always asked for, since it is metered. */
 function askForUsage(body: JsonObject, request: ChatRequest, context: DialectContext): void {
   delete body.stream;
   delete body.stream_options;

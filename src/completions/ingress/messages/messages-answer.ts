@@ -213,7 +213,7 @@ interface FailureFacts {
   readonly requestId: string;
 }
 
-/** An error as clients of Anthropic's API read it; the status is the same as everywhere (contract/completions 5). */
+/** An error as clients of Anthropic's API read it; the status is the same as everywhere. */
 export function messagesErrorBody({ status, message, requestId }: FailureFacts): Static<typeof MessagesError> {
   const type = TYPES.get(status) ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
   return { type: 'error', error: { type, message }, request_id: requestId };
