@@ -1,6 +1,6 @@
 import { type Complaint, nearestName } from '../platform/config/problem.ts';
 import { agentPresets } from './agents/agent-catalog.ts';
-import { builtInPeers } from './forwarding/decide-forward.ts';
+import { builtInNodes } from './forwarding/decide-forward.ts';
 import { refusalOfEndpoint } from './forwarding/endpoints.ts';
 import { MULTI_AGENT_ID } from './multi-agent/create-multi-agent.ts';
 import type { BridgeGroups, DistributedSettings } from './settings.ts';
@@ -165,7 +165,7 @@ function checkNodeId(
   { nodes, local_node_id: local }: DistributedSettings,
   mustBeRemote: boolean,
 ): readonly Complaint[] {
-  const known = [...nodes.map((node) => node.id), ...builtInPeers.map((peer) => peer.id)];
+  const known = [...nodes.map((node) => node.id), ...builtInNodes.map((node) => node.id)];
   if (id === local) {
     return mustBeRemote ? [{ path, wrong: `"${id}" is this node itself`, right: 'name another node' }] : [];
   }

@@ -7,7 +7,7 @@ import {
   type CallBridge,
   type CallOptions,
   createCallLimits,
-  createPatience,
+  createRetries,
   type TurnCall,
   updateOf,
   withinLimits,
@@ -186,7 +186,7 @@ interface FollowSessionOptions {
 /** Returns all updates of a session, of every caller's turns, each once and in order, over any number of connections. */
 async function* followSession(options: FollowSessionOptions): AsyncGenerator<SessionUpdate> {
   const { sessionId, openLink, maxWaitingUpdates, signal } = options;
-  const patience = createPatience(options.reconnectMs, signal);
+  const retries = createRetries(options.reconnectMs, signal);
   let last = options.afterSeq;
   for (;;) {
     signal.throwIfAborted();
@@ -205,10 +205,10 @@ async function* followSession(options: FollowSessionOptions): AsyncGenerator<Ses
         queue.push(update);
       });
     } catch (error) {
-      await patience.failed(error);
+      await retries.failed(error);
       continue;
     }
-    patience.progressed();
+    retries.progressed();
     const { close, closed } = link;
     signal.addEventListener('abort', close, { once: true });
     if (signal.aborted || isFull) close();

@@ -102,7 +102,7 @@ export async function withinLimits<Result>(
 }
 
 /** How long a broken connection is tried again, and how often. */
-interface Patience {
+interface Retries {
   /** Something arrived: starts the time again. */
   progressed(): void;
   /** Waits before the next attempt. Throws the error when it does not pass by itself, or has lasted too long. */
@@ -112,7 +112,7 @@ interface Patience {
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 5000;
 
-export function createPatience(limitMs: number, signal: AbortSignal): Patience {
+export function createRetries(limitMs: number, signal: AbortSignal): Retries {
   let since: number | undefined;
   let attempts = 0;
   return {

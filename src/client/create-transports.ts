@@ -2,7 +2,7 @@ import type { SessionResult } from '../bridge/contract/session.ts';
 import type { SessionUpdate } from '../bridge/contract/session-update.ts';
 import {
   type BridgeTransport,
-  createPatience,
+  createRetries,
   type MakeCallId,
   type RpcMessage,
   type RpcRequest,
@@ -53,7 +53,7 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
 
   /** A call that was not sent can always be tried again; one that was, only if it is repeatable. */
   async function exchangeMessage(request: RpcRequest, isRepeatable: boolean, signal: AbortSignal): Promise<RpcMessage> {
-    const patience = createPatience(reconnectMs, signal);
+    const retries = createRetries(reconnectMs, signal);
     for (;;) {
       let isSent = false;
       try {
@@ -64,7 +64,7 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
       } catch (error) {
         signal.throwIfAborted();
         if (isSent && !isRepeatable) throw error;
-        await patience.failed(error);
+        await retries.failed(error);
       }
     }
   }
@@ -151,13 +151,13 @@ export function createHttpTransport({
   streamsTurns,
 }: HttpTransportOptions): BridgeTransport {
   async function post(request: RpcRequest, headers: Readonly<Record<string, string>>, signal: AbortSignal) {
-    const patience = createPatience(reconnectMs, signal);
+    const retries = createRetries(reconnectMs, signal);
     for (;;) {
       try {
         return await exchange.call(request, headers, signal);
       } catch (error) {
         signal.throwIfAborted();
-        await patience.failed(error);
+        await retries.failed(error);
       }
     }
   }
@@ -193,7 +193,7 @@ interface StreamedTurnOptions {
 /** A turn over HTTP streaming: a broken connection is taken up where it broke. */
 async function runStreamedTurn(options: StreamedTurnOptions): Promise<SessionResult> {
   const { exchange, request, idempotencyKey, signal, onUpdate } = options;
-  const patience = createPatience(options.reconnectMs, signal);
+  const retries = createRetries(options.reconnectMs, signal);
   let last = options.afterSeq;
   for (;;) {
     const headers = {
@@ -202,7 +202,7 @@ async function runStreamedTurn(options: StreamedTurnOptions): Promise<SessionRes
     };
     try {
       for await (const message of exchange.stream(request, headers, signal)) {
-        patience.progressed();
+        retries.progressed();
         const update = updateOf(message);
         if (update === undefined) return resultOf(message) as SessionResult;
         if (last !== undefined && update.seq <= last) continue;
@@ -212,7 +212,7 @@ async function runStreamedTurn(options: StreamedTurnOptions): Promise<SessionRes
       throw connectionLost('the connection was closed before the answer');
     } catch (error) {
       signal.throwIfAborted();
-      await patience.failed(error);
+      await retries.failed(error);
     }
   }
 }

@@ -1,6 +1,6 @@
 import type { Change } from '../bridge/contract/jobs.ts';
 import type { PlainUpdate } from '../bridge/contract/workbench.ts';
-import { createPatience, type MakeCallId, type RpcMessage, resultOf } from './bridge-transport.ts';
+import { createRetries, type MakeCallId, type RpcMessage, resultOf } from './bridge-transport.ts';
 import type { OnAnswer, OpenLink, SocketLink } from './socket-link.ts';
 import { TrestleError } from './trestle-error.ts';
 
@@ -207,15 +207,15 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
 
   /** Keeps a connection for as long as anybody listens. */
   async function run(): Promise<void> {
-    const patience = createPatience(Number.POSITIVE_INFINITY, closed);
+    const retries = createRetries(Number.POSITIVE_INFINITY, closed);
     while (isWanted()) {
       try {
         link = await openLink('', receive);
       } catch (error) {
-        await patience.failed(error);
+        await retries.failed(error);
         continue;
       }
-      patience.progressed();
+      retries.progressed();
       change({ isOpen: true, heardAt: Date.now(), problem: undefined });
       // What happened before the connection is in the lists only.
       if (watched.size > 0) void sendWatch(watched);

@@ -31,8 +31,8 @@ const EMPTY_MS = 1000;
 
 const place = document.getElementById('root');
 if (place !== null) {
-  const patience = new Promise((resolve) => setTimeout(resolve, EMPTY_MS));
-  await Promise.race([loadScreen(location.pathname.slice(BASE.length)), patience]);
+  const longEnough = new Promise((resolve) => setTimeout(resolve, EMPTY_MS));
+  await Promise.race([loadScreen(location.pathname.slice(BASE.length)), longEnough]);
   createRoot(place).render(
     <QueryClientProvider client={queries}>
       <Router base={BASE}>

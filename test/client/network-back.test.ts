@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createPatience } from '../../src/client/bridge-transport.ts';
+import { createRetries } from '../../src/client/bridge-transport.ts';
 import { connectionLost } from '../../src/client/trestle-error.ts';
 
 /** Browsers have these; Node has not. */
@@ -23,16 +23,16 @@ test('a browser whose network is back is not made to wait, and the pauses begin 
     delete global.removeEventListener;
   });
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  const patience = createPatience(Number.POSITIVE_INFINITY, new AbortController().signal);
+  const retries = createRetries(Number.POSITIVE_INFINITY, new AbortController().signal);
   const lost = connectionLost('the network is gone');
   // Until pauses have their full length of at least 2.5 seconds.
   for (let count = 0; count < 8; count += 1) {
-    const waited = patience.failed(lost);
+    const waited = retries.failed(lost);
     t.mock.timers.tick(5000);
     await waited;
   }
   let isOver = false;
-  const waiting = patience.failed(lost).then(() => {
+  const waiting = retries.failed(lost).then(() => {
     isOver = true;
   });
   t.mock.timers.tick(2400);
@@ -40,7 +40,7 @@ test('a browser whose network is back is not made to wait, and the pauses begin 
   assert.equal(isOver, false);
   browser.dispatchEvent(new Event('online'));
   await waiting;
-  const next = patience.failed(lost);
+  const next = retries.failed(lost);
   t.mock.timers.tick(100);
   await next;
   assert.equal(listening, 0, 'nothing listens when nothing waits');

@@ -1,13 +1,13 @@
-const PATIENCE_MS = 30_000;
+import { timeLimit } from './time.ts';
+
+/** Stretched on a machine that is busy with other things, as in `until`. */
+const TIMEOUT_MS = 30_000;
 
 /** What the promise gives; when it does not settle in time, the test fails and says what it waited for. */
-export async function inTime<Result>(
-  what: string,
-  promise: Promise<Result>,
-  patienceMs = PATIENCE_MS,
-): Promise<Result> {
+export async function inTime<Result>(what: string, promise: Promise<Result>, timeoutMs = TIMEOUT_MS): Promise<Result> {
   const { promise: never, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(new Error(`waited ${patienceMs} ms in vain: ${what}`)), patienceMs);
+  const limitMs = Math.round(timeLimit(timeoutMs));
+  const timer = setTimeout(() => reject(new Error(`waited ${limitMs} ms in vain: ${what}`)), limitMs);
   try {
     return await Promise.race([promise, never]);
   } finally {

@@ -20,8 +20,8 @@ export interface NodeMap {
   nextHopOf(targetId: string): string;
 }
 
-/** Peers that need no `nodes` entry; one of the same id replaces them. */
-export const builtInPeers: readonly BridgeNode[] = [
+/** Nodes that need no entry in `nodes`; one of the same id replaces them. */
+export const builtInNodes: readonly BridgeNode[] = [
   { id: 'primary', role: '', zone: '', endpoint: 'http://172.29.10.1:8787', capabilities: [] },
   { id: 'edge', role: '', zone: '', endpoint: 'http://172.29.10.2:8787', capabilities: [] },
 ];
@@ -31,7 +31,7 @@ type MapSettings = Pick<DistributedSettings, 'local_node_id' | 'nodes'> & {
 };
 
 export function buildNodeMap({ local_node_id: localId, nodes, forwarding }: MapSettings): NodeMap {
-  const known = new Map(builtInPeers.map((peer) => [peer.id, peer]));
+  const known = new Map(builtInNodes.map((node) => [node.id, node]));
   for (const { id, role, zone, bridge_endpoint: endpoint, capabilities } of nodes) {
     known.set(id, { id, role, zone, endpoint, capabilities });
   }

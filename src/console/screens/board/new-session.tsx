@@ -76,7 +76,7 @@ export function NewSessionForm() {
     const turn = session.start(prompt.trim(), { ...(attachments.length > 0 && { attachments }) });
     const key = keyOf({ sessionId, ...(team !== '' && { owner: ownerOfTeam(team) }) });
     try {
-      await rememberTurn(key, turn, { patienceMs: STARTED_MS });
+      await rememberTurn(key, turn, { waitMs: STARTED_MS });
       keepFiles([]);
       keepPermissionChoice(key, permissions);
       if (folder !== '') localStorage.setItem(LAST_FOLDER, folder);

@@ -71,7 +71,7 @@ export default function NewRun() {
       },
     });
     try {
-      await rememberTurn(sessionId, session.start(task.trim()), { patienceMs: STARTED_MS });
+      await rememberTurn(sessionId, session.start(task.trim()), { waitMs: STARTED_MS });
       keepPermissionChoice(sessionId, permissions);
       go(`/console/runs/${sessionId}`);
     } catch (error) {

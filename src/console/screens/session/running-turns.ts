@@ -13,7 +13,7 @@ const codeOf = (error: unknown) => (error as { readonly code?: string }).code ??
 type FailureListener = (error: unknown) => void;
 
 interface RememberOptions {
-  readonly patienceMs?: number;
+  readonly waitMs?: number;
   /** Called when the turn was never taken, or taken back, however late that is. */
   readonly onRefused?: () => void;
 }
@@ -50,7 +50,7 @@ export function useIsUntaken(key: string): boolean {
 export async function rememberTurn(
   key: string,
   turn: Turn,
-  { patienceMs = TAKEN_MS, onRefused }: RememberOptions = {},
+  { waitMs = TAKEN_MS, onRefused }: RememberOptions = {},
 ): Promise<void> {
   let hasBegun = false;
   countUntaken(key, 1);
@@ -77,7 +77,7 @@ export async function rememberTurn(
     })();
   });
   Promise.race([refused, began]).then(taken, taken);
-  await Promise.race([refused, began, new Promise((resolve) => setTimeout(resolve, patienceMs))]);
+  await Promise.race([refused, began, new Promise((resolve) => setTimeout(resolve, waitMs))]);
   refused.catch(() => undefined);
 }
 
