@@ -149,3 +149,141 @@ test('a store that does not answer is given up after two seconds', async () => {
   await clock.advance(2000);
   await refused;
 });
+
+test('parts of a piece count as whole ones, and more than a bucket can hold as all of it', async () => {
+  const { clock, instance, given } = start();
+  const bucket = instance().of('key', 10);
+  assert.equal(await bucket.take(0.5), 0);
+  assert.equal(bucket.remaining(), 9);
+  assert.equal(await bucket.take(9), 0, 'nine are left');
+  assert.equal(await bucket.take(1), 6000);
+  bucket.giveBack(1.9);
+  bucket.owe(2.1);
+  await clock.advance(20);
+  assert.deepEqual(given, [{ id: 'key', perMinute: 10, amount: -2 }]);
+  await clock.advance(2 * MINUTE_MS);
+  assert.equal(await bucket.take(25), 0, 'all of it');
+  assert.equal(bucket.remaining(), 0);
+});
+
+test('what is left, and when it is full again, follow the time since the store was asked', async () => {
+  const { clock, instance } = start();
+  const bucket = instance().of('key', 60);
+  assert.deepEqual([bucket.remaining(), bucket.fullAfterMs()], [60, 0]);
+  assert.equal(await bucket.take(30), 0);
+  assert.deepEqual([bucket.remaining(), bucket.fullAfterMs()], [30, 30_000]);
+  await clock.advance(10_500);
+  assert.deepEqual([bucket.remaining(), bucket.fullAfterMs()], [40, 19_500]);
+  await clock.advance(MINUTE_MS);
+  assert.deepEqual([bucket.remaining(), bucket.fullAfterMs()], [60, 0]);
+});
+
+test('a call that needs more than is there is refused, and a smaller one after it is not', async () => {
+  const { instance } = start();
+  const bucket = instance().of('key', 60);
+  assert.equal(await bucket.take(40), 0);
+  const waits = await Promise.all([bucket.take(50), bucket.take(20), bucket.take(55)]);
+  assert.deepEqual(waits, [30_000, 0, 30_000]);
+  assert.equal(bucket.remaining(), 0);
+});
+
+test('the time that a refusal says becomes shorter while the store is not asked again', async () => {
+  const { clock, instance, asks } = start();
+  const bucket = instance().of('key', 60);
+  assert.equal(await bucket.take(60), 0);
+  assert.equal(await bucket.take(10), 10_000);
+  await clock.advance(99);
+  assert.equal(bucket.take(10), 9901);
+  assert.equal(asks.length, 2);
+  await clock.advance(1);
+  assert.equal(await bucket.take(10), 9900);
+  assert.equal(asks.length, 3);
+});
+
+test('a debt that cannot be paid is paid when the store is back, and what came back is not given out twice', async () => {
+  for (const { amount, paid } of [
+    { amount: -30, paid: [-30] },
+    { amount: 30, paid: [] },
+  ]) {
+    const { clock, instance, given, goAway } = start();
+    const bucket = instance().of('key', 100);
+    assert.equal(await bucket.take(50), 0);
+    goAway(true);
+    if (amount < 0) bucket.owe(-amount);
+    else bucket.giveBack(amount);
+    await clock.advance(20);
+    await clock.advance(5000);
+    goAway(false);
+    assert.deepEqual(given, []);
+    await clock.advance(5000);
+    assert.deepEqual(
+      given.map((change) => change.amount),
+      paid,
+    );
+  }
+});
+
+test('while the store is away, what is held is kept and put back later', async () => {
+  const { clock, instance, given, goAway } = start();
+  const buckets = instance();
+  const bucket = buckets.of('key', 6000);
+  const other = buckets.of('other', 6000);
+  assert.equal(await bucket.take(10), 0);
+  bucket.giveBack(4);
+  await clock.advance(900);
+  goAway(true);
+  await assert.rejects(async () => other.take(1), { code: 'STORAGE_UNAVAILABLE' });
+  await clock.advance(150);
+  goAway(false);
+  assert.equal(bucket.take(1), 0, 'held');
+  assert.deepEqual(given, []);
+  await clock.advance(2000);
+  assert.deepEqual(given, [{ id: 'key', perMinute: 6000, amount: 3 }]);
+});
+
+test('the end puts back what is held of each bucket, once, and does not wait for a store that is away', async () => {
+  const { clock, instance, given, goAway } = start();
+  const buckets = instance();
+  const amounts = [7, 0, 9];
+  for (const [index, amount] of amounts.entries()) {
+    const bucket = buckets.of(`key-${index}`, 6000);
+    assert.equal(await bucket.take(20), 0);
+    bucket.giveBack(amount);
+  }
+  await buckets.stop();
+  await clock.advance(5000);
+  assert.deepEqual(
+    given.map(({ id, amount }) => [id, amount]),
+    [
+      ['key-0', 7],
+      ['key-2', 9],
+    ],
+  );
+  const others = instance();
+  const bucket = others.of('late', 6000);
+  assert.equal(await bucket.take(20), 0);
+  bucket.giveBack(5);
+  goAway(true);
+  await others.stop();
+});
+
+test('another limit of the same name begins as another bucket, and the same one stays', async () => {
+  const { instance } = start();
+  const buckets = instance();
+  const bucket = buckets.of('key', 60);
+  assert.equal(buckets.of('key', 60), bucket);
+  assert.notEqual(buckets.of('key', 61), bucket);
+});
+
+test('buckets that are full and not in use are forgotten when there are many, and the others are not', async () => {
+  const { instance } = start();
+  const buckets = instance();
+  const used = buckets.of('used', 6000);
+  assert.equal(await used.take(10), 0);
+  const idle = buckets.of('idle', 6000);
+  for (let number = 0; number < 9998; number += 1) buckets.of(`key-${number}`, 60);
+  assert.equal(buckets.of('idle', 6000), idle, 'there is room');
+  buckets.of('one-more', 60);
+  assert.equal(buckets.of('used', 6000), used);
+  assert.notEqual(buckets.of('idle', 6000), idle);
+});
