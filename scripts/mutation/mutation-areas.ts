@@ -58,9 +58,7 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/bridge/jobs/{create-jobs,job-ends,job-reports,submit-job}.ts'],
-      judges: [
-        'test/bridge/jobs/{callback-rules,job-options,job-stores,jobs,rest,several-bridges,sweep-old-jobs}.test.ts',
-      ],
+      judges: ['test/bridge/jobs/{callback-rules,job-options,job-stores,jobs,rest,sweep-old-jobs}.test.ts'],
     },
   ],
   forwarding: [
@@ -91,7 +89,7 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
       sources: ['src/{accounts,bridge}/access.ts', 'src/bridge/principal.ts'],
       judges: [
         'test/bridge/forwarding/node-access.test.ts',
-        'test/contract/bridge/{access,session-access}.test.ts',
+        'test/contract/bridge/access.test.ts',
         'test/guards/principal.test.ts',
       ],
     },

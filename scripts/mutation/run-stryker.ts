@@ -41,6 +41,8 @@ interface FoundMutant {
 }
 
 const CONCURRENCY = 2;
+/** Most tests of stores run on both engines, and a server of its own for each mutant would take most of the time. */
+const OTHER_ENGINE = 'on postgres';
 const CHECKER = 'share';
 /** The status that Stryker gives to what a checker refuses. No other checker is used. */
 const NOT_CHOSEN = 'CompileError';
@@ -60,6 +62,7 @@ function createChecker({ share }: { readonly share: Share }): object {
 }
 createChecker.inject = ['options'];
 
+/** @public Stryker looks for it by this name. */
 export const strykerPlugins = [{ kind: 'Checker', name: CHECKER, factory: createChecker }];
 
 /** By what the mutant is, and not by its number, so that a change elsewhere leaves the choice as it was. */
@@ -85,7 +88,9 @@ export async function runStryker(run: StrykerRun): Promise<{ tried: readonly Mut
 
 function optionsOf({ project, sources, judges, without, workFolder, incrementalFile, share }: StrykerRun): object {
   const quickStart = `--require=${join(project, 'scripts', 'quick-start.cjs')}`;
-  const skipped = without === undefined ? [] : [`--test-skip-pattern=${without}`];
+  const skipped = [OTHER_ENGINE, ...(without === undefined ? [] : [without])].map(
+    (name) => `--test-skip-pattern=${name}`,
+  );
   return {
     mutate: sources,
     testRunner: 'tap',
