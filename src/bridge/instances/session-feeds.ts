@@ -77,6 +77,8 @@ const LOOK_MS = 2_000;
 const AGAIN_MS = 250;
 /** Messages tell of a start sooner, unless they are lost. */
 const LOOK_FOR_STARTS_MS = 5_000;
+/** An owner that does not answer has left or died by then, and the others have noticed it. */
+const FLUSH_MS = 12_000;
 
 export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   const { sessions, owners, hub, updates, clock, log } = options;
@@ -221,12 +223,19 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   }
 
   async function flush(key: string): Promise<void> {
-    const feed = feeds.get(key);
-    if (feed?.source === undefined) return;
-    const { target, session } = feed.source;
-    const answer = await options.flush(target, session, feed.stopped.signal);
-    // Without its last updates, those that come by the stream would leave a gap.
-    if (answer.kind !== 'result') throw new AppError('STORAGE_UNAVAILABLE');
+    const until = clock.monotonic() + FLUSH_MS;
+    for (;;) {
+      const feed = feeds.get(key);
+      // An owner that has left, or has died, has no updates that are not stored.
+      if (feed?.source === undefined) return;
+      const { target, session } = feed.source;
+      const { signal } = feed.stopped;
+      const answer = await options.flush(target, session, signal);
+      if (answer.kind === 'result') return;
+      // Without its last updates, those that come by the stream would leave a gap.
+      if (signal.aborted || clock.monotonic() >= until) throw new AppError('STORAGE_UNAVAILABLE');
+      await pause(clock, AGAIN_MS, signal);
+    }
   }
 
   /** `from`: the number after which updates are sent; undefined: from now on. */

@@ -118,3 +118,64 @@ test('a client that waits for a session gets it when the instance that started i
   await clock.advance(5_000);
   await until('the end of its connection', () => losses === 1);
 });
+
+test('a client keeps its connection while the owner of its session leaves, and gets what the owner has stored', async (t) => {
+  const clock = createFakeClock();
+  const seen: number[] = [];
+  let isLost = false;
+  const receiver: NotificationSink = {
+    update: (_params, seq) => void seen.push(seq),
+    isBehind: () => false,
+    drained: async () => true,
+    lost() {
+      isLost = true;
+    },
+  };
+  // As the sessions of an instance replay: what the owner has not stored yet is stored first.
+  const hub = createUpdateHub(async (_key, to, after) => {
+    await feeds.flush('s');
+    for (const seq of STORED.filter((each) => each > after)) to.update(rawJson('{}'), seq);
+    return STORED.at(-1) ?? 0;
+  }, clock);
+  const session = { key: 's', closed_at: null } as SessionRow;
+  const left = Promise.withResolvers<void>();
+  let hasLeft = false;
+  let asked = 0;
+  const feeds = createSessionFeeds({
+    hub,
+    clock,
+    sessions: { follow: async () => undefined, forget: hub.forget },
+    owners: {
+      find: async () => session,
+      byKey: async () => session,
+      ofRow: async () => (hasLeft ? undefined : ({ id: 'other' } as unknown as RelayTarget)),
+      isTaken: () => true,
+    },
+    updates: { lastSeq: async () => STORED.at(-1) ?? 0 },
+    log: { warn: (_facts, text) => assert.fail(text) },
+    openStream: async (_target, _session, on) => {
+      on.accepted();
+      await left.promise;
+      return undefined as never;
+    },
+    flush: async () => {
+      asked += 1;
+      return { kind: 'unreachable' } as unknown as { kind: 'result'; result: object };
+    },
+  });
+  t.after(() => feeds.stop());
+  const followed = feeds.follow(MAIN, 'session', 0, receiver);
+  await until('the owner to be asked more than once', async () => {
+    await clock.advance(100);
+    return asked > 3;
+  });
+  assert.deepEqual([seen, isLost], [[], false]);
+  hasLeft = true;
+  left.resolve();
+  await until('what is stored', async () => {
+    await clock.advance(100);
+    return seen.length === STORED.length;
+  });
+  await followed;
+  assert.deepEqual([seen, isLost], [STORED, false]);
+});
