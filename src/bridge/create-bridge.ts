@@ -25,7 +25,7 @@ import { bridgeErrors } from './errors.ts';
 import { createForwarding, type ForwardingOptions } from './forwarding/create-forwarding.ts';
 import { createGateway } from './gateway/create-gateway.ts';
 import type { RegisteredInstance } from './instances/instance-registry.ts';
-import { type InstanceOptions, openInstance } from './instances/open-instance.ts';
+import { type InstanceMembers, type InstanceOptions, openInstance } from './instances/open-instance.ts';
 import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
 import { bridgeMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
@@ -71,7 +71,7 @@ export interface BridgeOptions
     WorkPlaces,
     Pick<SessionsOptions, 'trace' | 'settleMs'>,
     Pick<BridgeAccessOptions, 'throttle'>,
-    Pick<InstanceOptions, 'address' | 'reachableAt' | 'load' | 'onDrain' | 'wakeUps' | 'runners'> {
+    InstanceMembers {
   readonly settings: BridgeGroups;
   readonly database: Database<BridgeSchema>;
   readonly ping: Ping;

@@ -257,6 +257,8 @@ export async function wireBridge(options: WiringOptions): Promise<Bridge & { rea
     address: options.address,
     reachableAt: options.reachableAt,
     load: options.load,
+    onClock: options.onClock,
+    outageMs: options.outageMs,
     onDrain: options.onDrain,
     settleMs: options.settleMs,
     wakeUps: options.wakeUps,

@@ -113,7 +113,7 @@ interface StartServicesOptions {
   /** Where other instances reach this one. Empty until it listens. */
   relayUrl?(): string;
   /** What the bridge says about this instance to operators, and how long it waits for turns and whom it tells when it is to leave. */
-  readonly ofBridge?: Pick<BridgeOptions, 'load' | 'onDrain' | 'settleMs'>;
+  readonly ofBridge?: Pick<BridgeOptions, 'load' | 'onClock' | 'outageMs' | 'onDrain' | 'settleMs'>;
   /** Called after the start of each service, before the next one starts. */
   started?(service: RunningService, database: AnyDatabase, logger: Logger): Promise<void>;
 }

@@ -117,7 +117,7 @@ const settingsSchema = setting.group('What all services share.', {
       maximum: '1h',
       reload: true,
       description:
-        'How long the database may be away before `/readyz` says 503; until then it says 200 with `store: away`, so that a balancer does not take all instances out. Without PostgreSQL it says 503 immediately.',
+        'How long the database may be away before `/readyz` says 503; until then it says 200 with `store: away`, so that a balancer does not take all instances out. Then, and never before nine seconds, agents are stopped, and their turns end as interrupted. Without PostgreSQL it says 503 immediately, and agents go on.',
     }),
     limits_without_database: setting.choice(['refuse', 'pass'], {
       default: 'refuse',

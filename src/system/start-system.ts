@@ -123,6 +123,8 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   let relayAt = '';
   const drain = Promise.withResolvers<void>();
   let digest = settingsDigest(settings, parts.relayKeys);
+  /** How far the clock of this machine is ahead of that of the database, as of the last heartbeat. */
+  let clockDifferenceMs = 0;
   /** None before there is a listener. */
   let countSockets = () => 0;
   /** Completions alone are called by programs. */
@@ -136,6 +138,10 @@ export async function startSystem(options: SystemOptions): Promise<System> {
     relayUrl: () => relayAt,
     ofBridge: {
       load: () => ({ sockets: countSockets(), settingsDigest: digest }),
+      onClock: (differenceMs) => {
+        clockDifferenceMs = differenceMs;
+      },
+      outageMs: () => settings.cluster.outage,
       onDrain: drain.resolve,
       settleMs: () => turnsMs(settings),
     },
@@ -223,6 +229,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
       stalledAfterMs: settings.bridge.limits.stalled_after,
     },
     readinessChecks: { store: stores.check },
+    clockDifferenceMs: () => clockDifferenceMs,
     mayBeAwayMs: () => (settings.database.url === '' ? 0 : settings.cluster.outage),
     metrics,
     metricsToken: () => settings.metrics_token,

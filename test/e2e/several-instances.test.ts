@@ -4,13 +4,21 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type RealPostgres, startPostgres } from '../kit/real-postgres.ts';
-import { type ProgramOptions, type RunningProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import {
+  type ProgramOptions,
+  type RunningProgram,
+  runProgram,
+  startProgram,
+  temporaryFolder,
+} from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
 
 /** What the rows of answers are, as far as these tests look at them. */
 type Row = Readonly<Record<string, unknown>>;
 
 const PATIENCE_MS = 60_000;
+/** A clock that is 90 seconds ahead. */
+const AHEAD = 'const now = Date.now;\nDate.now = () => now() + 90_000;\n';
 const BUILTIN = { explicitProviderId: 'builtin' };
 
 async function call(program: RunningProgram, method: string, params: object): Promise<Row> {
@@ -118,18 +126,80 @@ async function awayFor(postgres: RealPostgres, ms: number): Promise<void> {
 test('DS-3: an instance whose clock is ahead ends nothing of the others, and says so', async (t) => {
   const folder = await temporaryFolder(t);
   const script = join(folder, 'ahead.cjs');
-  await writeFile(script, 'const now = Date.now;\nDate.now = () => now() + 90_000;\n');
+  await writeFile(script, AHEAD);
   const { postgres, one } = await startBoth(t);
   const reported = slowTurn(one, 'clocks', 240, 50);
   await until('updates of the turn', async () => (await updatesOf(one, 'clocks')).length > 5, PATIENCE_MS);
-  const ahead = await startProgram(t, {
-    args: ['--database', postgres.url],
-    environment: { NODE_OPTIONS: `--require ${script}` },
-  });
+  const args = ['--database', postgres.url];
+  const environment = { NODE_OPTIONS: `--require ${script}` };
+  const ahead = await startProgram(t, { args, environment });
   await until('the warning', () =>
     ahead.stderr().includes('the clock of this machine differs from that of the database'),
   );
+  const ready = await fetch(`${ahead.url}/readyz`);
+  const { clockDifferenceMs } = (await ready.json()) as { readonly clockDifferenceMs?: number };
+  assert.equal(ready.status, 200);
+  assert.ok(Math.abs(Number(clockDifferenceMs) - 90_000) < 60_000, `a difference of ${clockDifferenceMs} ms`);
+  assert.equal((await get(one, '/readyz')).clockDifferenceMs, undefined);
   const { result } = (await reported) as { readonly result?: Row };
   assert.equal(result?.status, 'completed', JSON.stringify(result));
   assert.equal((await turnsOf(ahead, 'clocks'))[0]?.status, 'completed');
+});
+
+test('DS-3: the doctor says so, too', async (t) => {
+  const folder = await temporaryFolder(t);
+  const script = join(folder, 'ahead.cjs');
+  await writeFile(script, AHEAD);
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const args = ['doctor', '--json', '--data-dir', join(folder, 'data'), '--database', postgres.url];
+  const environment = { NODE_OPTIONS: `--require ${script}` };
+  // It also looks for agents, which takes its time on a slow machine.
+  const { stdout, stderr } = await runProgram(args, { environment, limitMs: 3 * PATIENCE_MS });
+  assert.match(stdout, /"clock of the database"/, stderr);
+  const { findings } = JSON.parse(stdout) as { readonly findings: readonly Row[] };
+  const clock = findings.find(({ name }) => name === 'clock of the database');
+  assert.equal(clock?.state, 'note');
+  assert.match(String(clock?.text), /^this machine is \d+ s ahead of it; set both by NTP$/);
+});
+
+test('an instance without the database for cluster.outage stops its turns, and they are stored as interrupted', async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const args = ['--database', postgres.url];
+  const [short, long] = [
+    await startProgram(t, { args, environment: { TRESTLE_CLUSTER_OUTAGE: '9s' } }),
+    await startProgram(t, { args, environment: { TRESTLE_CLUSTER_OUTAGE: '1h' } }),
+  ];
+  const stopped = slowTurn(short, 'stopped', 2_000, 50);
+  const goesOn = slowTurn(long, 'goes-on', 150, 100);
+  for (const [program, sessionId] of [[short, 'stopped'] as const, [long, 'goes-on'] as const]) {
+    await until('updates', async () => (await updatesOf(program, sessionId)).length > 2, PATIENCE_MS);
+  }
+  await postgres.pause();
+  await until('the end of the turns', () => short.stderr().includes('turns stopped: no database'), PATIENCE_MS);
+  assert.doesNotMatch(long.stderr(), /turns stopped/);
+  await postgres.start();
+  const [turn] = await until(
+    'its end to be stored',
+    async () => {
+      const turns = await turnsOf(long, 'stopped');
+      return turns[0]?.status === 'failed' && turns;
+    },
+    PATIENCE_MS,
+  );
+  assert.equal(turn?.code, 'TURN_INTERRUPTED', JSON.stringify(turn));
+  const { result, error } = (await stopped) as { readonly result?: Row; readonly error?: { readonly data?: Row } };
+  // Its caller has got the stored end, or knows nothing yet.
+  assert.equal(result?.code ?? error?.data?.code, result ? 'TURN_INTERRUPTED' : 'STORAGE_UNAVAILABLE');
+  const after = (await call(short, 'session.start', {
+    sessionId: 'stopped',
+    taskPrompt: 'next',
+    routing: BUILTIN,
+  })) as {
+    readonly result?: Row;
+  };
+  assert.equal(after.result?.output, 'next', JSON.stringify(after));
+  const { result: whole } = (await goesOn) as { readonly result?: Row };
+  if (whole !== undefined) assert.equal(whole.status, 'completed', JSON.stringify(whole));
 });

@@ -1,4 +1,4 @@
-import { type Clock, type Repeated, type RepeatOptions, repeat } from '../../platform/clock/clock.ts';
+import { type Clock, type Repeated, type RepeatOptions, repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { InstanceStore, ListedInstance } from '../storage/instance-and-route-stores.ts';
 
 /** What this bridge may do about the sessions of others, and its own, as far as its heartbeats tell. */
@@ -16,6 +16,8 @@ export interface Lease {
   hasChanged(): boolean;
   /** Calls after every heartbeat that was stored; `wasLost`: before it, others may have taken this bridge for ended. */
   onBeat(listener: (wasLost: boolean) => void): void;
+  /** Calls when the database has been away for longer than `cluster.outage`, once until the next heartbeat that is stored. */
+  onOutage(listener: () => void): void;
 }
 
 export interface RegisteredInstance {
@@ -80,8 +82,12 @@ export interface RegisterInstanceOptions {
   /** False where no other instance can share the store: there the lock on the file already tells who lives. */
   readonly isShared: boolean;
   onMissedBeat(error: unknown): void;
-  /** Called when the clock of this machine differs from that of the database, positive when it is ahead. */
+  /** Called with each heartbeat: how far the clock of this machine is ahead of that of the database, at the least. */
+  onClock?: ((differenceMs: number) => void) | undefined;
+  /** Called when the clock of this machine begins to differ from that of the database, positive when it is ahead. */
   onClockDifference(differenceMs: number): void;
+  /** How long the database may be away before `onOutage` of the lease. Undefined in tests: for ever. */
+  outageMs?: (() => number) | undefined;
 }
 
 const HEARTBEAT_MS = 2_000;
@@ -92,7 +98,12 @@ const HELD_MS = 7_000;
 /** Between two heartbeats that were stored: after a longer one the database may have been away for all. */
 const GAP_MS = 5_000;
 export const CLOCK_DIFFERS = 'the clock of this machine differs from that of the database: set both by NTP';
+/** What operators are to know about; signatures between instances allow for 30 s. */
 const CLOCK_DIFFERENCE_MS = 5_000;
+/** Before, updates are held back and no other bridge may judge: an outage is nothing that turns need to end for. */
+const MIN_OUTAGE_MS = 9_000;
+/** A process that was frozen for longer has missed heartbeats, though the database was there. */
+const LAST_TRY_MS = 2_000;
 /** What an ended bridge left is looked for from the heartbeat that found it until so long after it left the list. */
 const CHANGED_MS = 10_000;
 const SELDOM_MS = 30_000;
@@ -116,6 +127,28 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
 
   let isLeaving = false;
   let beating: Promise<number> | undefined;
+  let isClockOff = false;
+  const outageListeners: (() => void)[] = [];
+  let stopWatch = () => {};
+
+  /** Begins with each heartbeat that was stored. */
+  function watchOutage(): void {
+    stopWatch();
+    if (!isShared || options.outageMs === undefined) return;
+    stopWatch = clock.after(Math.max(options.outageMs(), MIN_OUTAGE_MS), async () => {
+      const isAway = await withinTime(clock, LAST_TRY_MS, beat().then(isStored, isMissed), isMissed);
+      if (isAway) for (const listener of outageListeners) listener();
+    });
+  }
+
+  /** The database read its clock between the two moments: what lies between them may be the way there and back. */
+  function checkClock(sent: number, stored: number, answered: number): void {
+    const difference = Math.round(stored < sent ? sent - stored : Math.min(0, answered - stored));
+    options.onClock?.(difference);
+    const isOff = Math.abs(difference) > CLOCK_DIFFERENCE_MS;
+    if (isOff && !isClockOff) onClockDifference(difference);
+    isClockOff = isOff;
+  }
 
   function beat(): Promise<number> {
     beating = send();
@@ -129,6 +162,8 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     const row = { ...own, address: address(), heartbeat_at: at, report: JSON.stringify(report) };
     const stored = await store.beat(row, deadAfterMs);
     known = { time: stored.at, at: clock.monotonic() };
+    if (isShared) checkClock(at, stored.at, clock.now());
+    watchOutage();
     if (stored.hasDead || stored.others !== others) changedAt = known.at;
     others = stored.others;
     if (sending - sentAt > GAP_MS) steadySince = sending;
@@ -137,8 +172,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     for (const listener of listeners) listener(wasLost);
     return stored.at;
   }
-  const difference = now - (await beat());
-  if (isShared && Math.abs(difference) > CLOCK_DIFFERENCE_MS) onClockDifference(difference);
+  await beat();
   const beats = isShared
     ? repeat({ clock, pauseMs: HEARTBEAT_MS, work: async () => void (await beat()), onError: onMissedBeat })
     : undefined;
@@ -159,6 +193,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
       mayJudge: () => !isShared || (isHeld() && clock.monotonic() - steadySince >= DEAD_AFTER_MS),
       hasChanged: () => clock.monotonic() - changedAt < CHANGED_MS,
       onBeat: (listener) => void listeners.push(listener),
+      onOutage: (listener) => void outageListeners.push(listener),
     },
     databaseNow: () => (isShared ? known.time + clock.monotonic() - known.at : clock.now()),
     announce,
@@ -170,10 +205,14 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     list: async () => (await store.list()).map((row) => ({ ...describeInstance(row), isThis: row.id === id })),
     async remove() {
       await beats?.stop();
+      stopWatch();
       await store.remove(id);
     },
   };
 }
+
+const isStored = () => false;
+const isMissed = () => true;
 
 /**
  * Repeats work about what ended bridges left. Asking the store costs a statement each time, so it is asked while the list

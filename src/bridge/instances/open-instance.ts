@@ -20,7 +20,7 @@ import { createRelaySignatures } from './relay-call.ts';
 
 export interface InstanceOptions
   extends Omit<RelayOptions, 'instance' | 'home' | 'signatures'>,
-    Pick<RegisterInstanceOptions, 'load'> {
+    Pick<RegisterInstanceOptions, 'load' | 'onClock' | 'outageMs'> {
   /** Sign requests between instances. */
   readonly keys: SecretKeys;
   readonly randomness: Randomness;
@@ -35,6 +35,12 @@ export interface InstanceOptions
   /** Called when an operator wants this instance to leave. */
   readonly onDrain?: (() => void) | undefined;
 }
+
+/** What the program gives the bridge for its instance. */
+export type InstanceMembers = Pick<
+  InstanceOptions,
+  'address' | 'reachableAt' | 'load' | 'onClock' | 'outageMs' | 'onDrain' | 'wakeUps' | 'runners'
+>;
 
 /** Messages whose subject is the id of an instance that is to leave. */
 export const DRAIN_TOPIC = 'drain';
@@ -53,6 +59,8 @@ export async function openInstance(
     id: makeId('ins_'),
     address: () => (isShared && options.reachableAt?.()) || options.address,
     load: options.load,
+    onClock: options.onClock,
+    outageMs: options.outageMs,
     home,
     isShared,
     onMissedBeat: (error) => logger.warn({ err: error }, 'heartbeat not stored'),

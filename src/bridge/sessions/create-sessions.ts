@@ -130,6 +130,11 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     // An agent that says nothing writes nothing, and would never find out that its session was taken.
     for (const { key, turns: own } of table.all()) if (own.length > 0) void log.storeOwn(key, []);
   });
+  lease.onOutage(() => {
+    const turnsAtWork = [...table.all()].flatMap(({ turns: own }) => own);
+    if (turnsAtWork.length > 0) logger.error({ turns: turnsAtWork.length }, 'turns stopped: no database');
+    for (const turn of turnsAtWork) stopTurn(turn, 'interrupted');
+  });
   const flush = (key: string) => Promise.all([log.flush(), options.flushElsewhere?.(key)]);
   const replay = createReplay(flush, updates);
   const hub = createUpdateHub(replay, clock);

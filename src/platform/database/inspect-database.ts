@@ -65,6 +65,16 @@ export function countRows(
   });
 }
 
+/** The time by the clock of the database; undefined on SQLite, which has none of its own. */
+export async function readDatabaseTime(location: DatabaseLocation): Promise<number | undefined> {
+  if (location.engine === 'sqlite') return undefined;
+  const sql = 'SELECT cast(extract(epoch from clock_timestamp()) * 1000 as bigint) AS time';
+  return look(location, async (connection) => {
+    const { rows } = await connection.execute({ sql, parameters: [] });
+    return Number((rows[0] as { time?: unknown } | undefined)?.time);
+  });
+}
+
 const MAX_ROWS = 100;
 
 /** Reads rows of a small table in which a column is not null, without changing anything; none while there is no such column. */

@@ -16,6 +16,8 @@ interface CommonRoutesOptions {
   /** The bearer token that opens `/metrics` to other machines; empty when none does. Asked each time: it may change. */
   metricsToken(): string;
   readiness(): Promise<ReadinessReport>;
+  /** How far the clock of this machine is ahead of that of the database. */
+  clockDifferenceMs(): number;
   /** Whether it is about to stop: balancers should send nothing more. */
   isLeaving(): boolean;
 }
@@ -27,7 +29,14 @@ const Health = Type.Object({ status: Type.Literal('ok') });
 const Readiness = Type.Object({
   status: Type.Union([Type.Literal('ready'), Type.Literal('unavailable'), Type.Literal('draining')]),
   checks: Type.Record(Type.String(), Type.String()),
+  clockDifferenceMs: Type.Optional(
+    Type.Integer({
+      description: 'How far its clock is ahead of that of the database; present when that is more than five seconds.',
+    }),
+  ),
 });
+/** It is reported, and nothing else: a balancer that took the instance out would not set its clock. */
+const MAX_CLOCK_DIFFERENCE_MS = 5_000;
 
 const FORWARDING_HEADERS = ['x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'forwarded', 'via'];
 
@@ -51,9 +60,12 @@ export function createCommonSurface(options: CommonRoutesOptions): HttpSurface {
       schema: { response: { 200: Readiness, 503: Readiness } },
       async handle({ reply }): Promise<Static<typeof Readiness>> {
         const { ready, checks } = await readiness();
-        if (ready && !isLeaving()) return { status: 'ready', checks };
+        const clockDifferenceMs = options.clockDifferenceMs();
+        const isOff = Math.abs(clockDifferenceMs) > MAX_CLOCK_DIFFERENCE_MS;
+        const facts = { checks, ...(isOff && { clockDifferenceMs }) };
+        if (ready && !isLeaving()) return { status: 'ready', ...facts };
         reply.code(503);
-        return { status: isLeaving() ? 'draining' : 'unavailable', checks };
+        return { status: isLeaving() ? 'draining' : 'unavailable', ...facts };
       },
     },
     {

@@ -165,6 +165,8 @@ export interface ListenerOptions extends Pick<Runtime, 'clock' | 'randomness' | 
   readonly readinessChecks?: Readonly<Record<string, ReadinessCheck>>;
   /** How long a check may fail while `/readyz` stays 200; not at all unless given. */
   readonly mayBeAwayMs?: () => number;
+  /** How far the clock of this machine is ahead of that of the database; 0 where there is none but this. */
+  readonly clockDifferenceMs?: () => number;
   readonly metrics: HttpMetrics;
   /** The bearer token that opens `/metrics` to other machines; empty when none does. Asked each time: it may change. */
   readonly metricsToken?: () => string;
@@ -210,8 +212,8 @@ export function createListener(options: ListenerOptions): Listener {
     clock,
     logger,
   });
-  const { metricsToken = () => '' } = options;
-  const common = createCommonSurface({ metrics, readiness, isLeaving, metricsToken });
+  const { metricsToken = () => '', clockDifferenceMs = () => 0 } = options;
+  const common = createCommonSurface({ metrics, readiness, isLeaving, metricsToken, clockDifferenceMs });
   const surfaces = [...options.surfaces, common];
   const isOpen = () => options.surfaces.some((surface) => surface.isOpen());
 
@@ -224,7 +226,7 @@ export function createListener(options: ListenerOptions): Listener {
   const checkHost = createHostCheck({ boundHost: address.host, insecure, allowedHosts, isOpen });
   const servedLast = surfaces.flatMap((surface) => surface.servedLast ?? []);
   const admit = createAdmission({ headerCount: limits.headerCount, checkHost, isDraining, servedLast });
-  const webSockets = createWebSockets({ surfaces, limits, metrics, clock, logger, refuse, admit });
+  const webSockets = createWebSockets({ surfaces, limits, metrics, clock, logger, refuse, admit, isLeaving });
   const rows = surfaces.flatMap((surface) =>
     [...surface.routes, ...withoutUpgrade(surface), ...preflightRoutes(surface)].map((route) =>
       createRouteRow({ surface, route, metrics, defaultBodyLimit: limits.bodyBytes }),

@@ -17,6 +17,8 @@ export interface ChannelRules {
   /** What waits for slow readers, and how many of them there are. */
   readonly backlog: { bytes: number; readers: number };
   readonly logger: Logger;
+  /** Whether this instance is about to stop: what fails then is over when the client has connected again. */
+  isLeaving(): boolean;
   /** Called once, after the channel's own listener. */
   ended(channel: WebSocketChannel, end: ChannelEnd): void;
 }
@@ -30,6 +32,8 @@ const SMALL_BACKLOG_BYTES = 64 * 1024;
 const BEHIND_BYTES = 1024 * 1024;
 /** Seen locally when a connection broke; may not be sent. */
 const BROKEN = 1006;
+const FAILED = 1011;
+const RESTARTING = 1012;
 
 interface ChannelSocket extends WebSocket {
   [CHANNEL]?: WebSocketChannel;
@@ -118,7 +122,8 @@ export class WebSocketChannel implements MessageChannel, Beating {
 
   close(code = 1000, reason = ''): void {
     if (this.#closedWith !== 0 || this.#end !== undefined) return;
-    this.#closedWith = isSendable(code) ? code : 1011;
+    const sendable = isSendable(code) ? code : FAILED;
+    this.#closedWith = sendable === FAILED && this.#rules.isLeaving() ? RESTARTING : sendable;
     this.#socket.close(this.#closedWith, fit(reason));
     // A socket that is not read never sees the peer's close frame.
     if (this.#socket.isPaused) this.#socket.resume();
@@ -181,7 +186,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
       this.#onMessage?.(data.toString());
     } catch (error) {
       this.#rules.logger.error({ err: error, requestId: this.requestId }, 'a message could not be handled');
-      this.close(1011, 'internal error');
+      this.close(FAILED, 'internal error');
     }
   }
 

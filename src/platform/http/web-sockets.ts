@@ -30,6 +30,7 @@ export interface WebSocketsOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly metrics: HttpMetrics;
   readonly refuse: RefuseRequest;
   readonly admit: Admission;
+  isLeaving(): boolean;
 }
 
 interface UpgradeRow extends MatchedRow {
@@ -70,6 +71,7 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
     stalledAfterMs: limits.stalledAfterMs,
     clock,
     backlog: { bytes: 0, readers: 0 },
+    isLeaving: options.isLeaving,
     ended(channel, { code }) {
       channels.delete(channel);
       forgets.get(channel)?.();

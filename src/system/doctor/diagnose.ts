@@ -27,6 +27,7 @@ import type { StoreAccessOptions } from '../stores.ts';
 import {
   broken,
   clockFinding,
+  databaseClockFindings,
   databaseFindings,
   dataDirectoryFinding,
   diskFinding,
@@ -58,6 +59,7 @@ export async function diagnose(options: StoreAccessOptions): Promise<readonly Fi
         ...(await workspaceFindings(settings.bridge.workspace_roots, files.folder)),
         await diskFinding(files.folder),
         await clockFinding(files.folder, clock.now),
+        ...(await databaseClockFindings(settings, files, clock.now)),
       ]
     : [];
   return [

@@ -4,7 +4,7 @@ import { LEGACY_PLAN } from '../../accounts/owners.ts';
 import type { SetupChoice } from '../../accounts/setup/setup-choices.ts';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
 import { callControlSocket } from '../../platform/control-socket/control-socket.ts';
-import { countRows, inspectDatabase, readRows } from '../../platform/database/inspect-database.ts';
+import { countRows, inspectDatabase, readDatabaseTime, readRows } from '../../platform/database/inspect-database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
 import { openAddress } from '../../platform/http/listen-address.ts';
@@ -113,6 +113,25 @@ export async function clockFinding(folder: string, now: () => number): Promise<F
   } finally {
     await rm(probe, { recursive: true });
   }
+}
+
+/** Whether the clock of the database, which several instances go by, says the same; nothing where it cannot be read. */
+export async function databaseClockFindings(
+  settings: Settings,
+  files: DataFiles,
+  now: () => number,
+): Promise<readonly Finding[]> {
+  const location = storeLocation(settings.database, files, 'bridge');
+  const before = now();
+  const time = await readDatabaseTime(location).catch(() => undefined);
+  if (time === undefined) return [];
+  // The database read its clock between the two moments.
+  const difference = time < before ? before - time : Math.min(0, now() - time);
+  const name = 'clock of the database';
+  if (Math.abs(difference) <= CLOCK_TOLERANCE_MS) return [fine(name, 'says the same')];
+  const seconds = Math.round(Math.abs(difference) / 1000);
+  const how = difference > 0 ? 'ahead of' : 'behind';
+  return [note(name, `this machine is ${seconds} s ${how} it; set both by NTP`)];
 }
 
 const STATUS_TIMEOUT_MS = 2000;

@@ -47,6 +47,18 @@ test('a part that may be away for a while leaves readiness as it is until then, 
   assert.deepEqual(await ask(), [200, { store: 'away' }]);
 });
 
+test('a clock that differs from that of the database by more than five seconds is a field of readiness, never a 503', async (t) => {
+  let clockDifferenceMs = 5_000;
+  const { url } = await startListener(t, { clockDifferenceMs: () => clockDifferenceMs });
+  const ask = async () => {
+    const response = await fetch(`${url}/readyz`);
+    return [response.status, await response.json()];
+  };
+  assert.deepEqual(await ask(), [200, { status: 'ready', checks: {} }]);
+  clockDifferenceMs = -5_001;
+  assert.deepEqual(await ask(), [200, { status: 'ready', checks: {}, clockDifferenceMs }]);
+});
+
 test('a readiness check that hangs or throws counts as failed, and is asked once for all who ask', async (t) => {
   let asked = 0;
   const readinessChecks = {

@@ -102,6 +102,23 @@ test('O-01: an error in the code behind a channel closes that channel with 1011 
   assert.equal(String((await once(good, 'message'))[0]), 'fine');
 });
 
+test('what fails while the instance leaves closes a channel with 1012, because its client is to connect again', async (t) => {
+  const channels: MessageChannel[] = [];
+  const upgrade = echoOf({ accept: (channel) => void channels.push(channel) });
+  const { url, listener } = await startListener(t, { surfaces: [surfaceOf({ upgrades: [upgrade] })] });
+  const sockets = [await openSocket(t, url), await openSocket(t, url)];
+  const closes = Promise.all(sockets.map((socket) => closeOf(socket)));
+  channels[0]?.close(1011, 'before');
+  const drained = listener.drain(1_000, 60_000);
+  t.after(() => listener.close());
+  channels[1]?.close(1011, 'afterwards');
+  assert.deepEqual(await closes, [
+    [1011, 'before'],
+    [1012, 'afterwards'],
+  ]);
+  void drained;
+});
+
 test('O-01: an error while a socket is accepted closes it with 1011', async (t) => {
   const accept = () => {
     throw new Error('boom');

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { registerInstance } from '../../../src/bridge/instances/instance-registry.ts';
+import type { InstanceStore } from '../../../src/bridge/storage/instance-and-route-stores.ts';
+import { createFakeClock } from '../../kit/fake-clock.ts';
+
+/** An instance on a database that can be away, slow, or have another time. */
+async function registered(t: TestContext, outageMs: number) {
+  const clock = createFakeClock();
+  const database = { isAway: false, hanging: undefined as Promise<never> | undefined, offsetMs: 0, answersAfterMs: 0 };
+  const seen = { outages: 0, differences: [] as number[], warnings: [] as number[] };
+  const store = {
+    async beat() {
+      if (database.hanging !== undefined) return database.hanging;
+      if (database.isAway) throw new Error('no database');
+      const at = clock.now() + database.offsetMs;
+      if (database.answersAfterMs > 0) await clock.sleep(database.answersAfterMs);
+      return { at, others: '', hasDead: false };
+    },
+    remove: async () => undefined,
+  } as unknown as InstanceStore;
+  const instance = await registerInstance({
+    store,
+    clock,
+    id: 'ins_1',
+    version: '0',
+    address: () => '',
+    isShared: true,
+    outageMs: () => outageMs,
+    onMissedBeat: () => undefined,
+    onClock: (ms) => void seen.differences.push(ms),
+    onClockDifference: (ms) => void seen.warnings.push(ms),
+  });
+  instance.lease.onOutage(() => {
+    seen.outages += 1;
+  });
+  t.after(() => instance.remove());
+  return { clock, database, seen, instance };
+}
+
+test('an outage is reported when it has lasted for its time, once, and again for the next one', async (t) => {
+  const { clock, database, seen } = await registered(t, 60_000);
+  database.isAway = true;
+  await clock.advance(59_000);
+  assert.equal(seen.outages, 0);
+  await clock.advance(4_000);
+  assert.equal(seen.outages, 1);
+  await clock.advance(300_000);
+  assert.equal(seen.outages, 1);
+  database.isAway = false;
+  await clock.advance(5_000);
+  database.isAway = true;
+  await clock.advance(70_000);
+  assert.equal(seen.outages, 2);
+});
+
+test('a database that does not answer at all is away, too', async (t) => {
+  const { clock, database, seen } = await registered(t, 60_000);
+  const { promise, reject } = Promise.withResolvers<never>();
+  database.hanging = promise;
+  await clock.advance(65_000);
+  // The end of the test waits for the heartbeat under way.
+  reject(new Error('no answer'));
+  assert.equal(seen.outages, 1);
+});
+
+test('less than nine seconds is no outage, whatever the setting says', async (t) => {
+  const { clock, database, seen } = await registered(t, 0);
+  database.isAway = true;
+  await clock.advance(8_500);
+  assert.equal(seen.outages, 0);
+  await clock.advance(3_000);
+  assert.equal(seen.outages, 1);
+});
+
+test('a process that was frozen for longer asks the database before it reports an outage', async (t) => {
+  const { clock, seen } = await registered(t, 60_000);
+  await clock.sleep(120_000);
+  await clock.advance(5_000);
+  assert.equal(seen.outages, 0);
+});
+
+test('after seven seconds without a heartbeat updates are held back, and nobody else is judged', async (t) => {
+  const { clock, database, instance } = await registered(t, 60_000);
+  await clock.advance(20_000);
+  assert.deepEqual([instance.lease.isHeld(), instance.lease.mayJudge()], [true, true]);
+  database.isAway = true;
+  await clock.advance(4_500);
+  assert.equal(instance.lease.isHeld(), true);
+  await clock.advance(3_000);
+  assert.deepEqual([instance.lease.isHeld(), instance.lease.mayJudge()], [false, false]);
+  database.isAway = false;
+  await clock.advance(2_500);
+  assert.deepEqual([instance.lease.isHeld(), instance.lease.mayJudge()], [true, false]);
+});
+
+test('a clock that differs is known with each heartbeat and warned of once, and a slow answer is no difference', async (t) => {
+  const { clock, database, seen } = await registered(t, 60_000);
+  assert.deepEqual(seen, { outages: 0, differences: [0], warnings: [] });
+  database.answersAfterMs = 6_000;
+  await clock.advance(3_000);
+  database.answersAfterMs = 0;
+  assert.deepEqual(seen.warnings, []);
+  database.offsetMs = -90_000;
+  await clock.advance(6_000);
+  assert.deepEqual([seen.differences.at(-1), seen.warnings], [90_000, [90_000]]);
+  database.offsetMs = 30_000;
+  await clock.advance(2_500);
+  assert.equal(seen.differences.at(-1), -30_000);
+  database.offsetMs = 0;
+  await clock.advance(2_500);
+  database.offsetMs = 7_000;
+  await clock.advance(2_500);
+  assert.deepEqual(seen.warnings, [90_000, -7_000]);
+});
