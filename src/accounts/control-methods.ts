@@ -15,17 +15,19 @@ import type { FoundUser } from './storage/accounts-schema.ts';
 const COMMAND = { id: 'command', role: 'root' };
 
 const Changed = Type.Object({ user: User });
+const link = Type.String({ description: 'The page to set the password on.' });
 
 /** What each method returns. Commands have their types from here. */
 export const accountsControlResults = {
   'users.create': Type.Object({
     user: User,
     token: Type.Optional(Type.String({ description: 'To set the password with.' })),
+    link: Type.Optional(link),
   }),
   'users.list': Type.Object({ users: Type.Array(User), nextCursor: Type.Union([Type.String(), Type.Null()]) }),
   'users.role': Changed,
   'users.plan': Changed,
-  'users.resetPassword': Type.Object({ user: User, token: Type.String() }),
+  'users.resetPassword': Type.Object({ user: User, token: Type.String(), link }),
   'users.resetMfa': Changed,
   'agents.create': Type.Object({ agent: Agent, token: Type.String() }),
   'agents.list': Type.Object({ agents: Type.Array(Agent) }),
@@ -38,6 +40,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
   const { database, users, userAdministration, userObjects, agentRegistry, flows, audit } = core;
   const createPerson = createPersonCreation(core);
   const administration = createUserAdministration(core);
+  const linkOf = (token: string) => `${core.frontendUrl()}/set-password#token=${token}`;
 
   async function findUser(named: string): Promise<FoundUser> {
     const user = named.includes('@') ? await users.byEmail(normalizeEmail(named) ?? '') : await users.byId(named);
@@ -47,7 +50,8 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
 
   /** The first administrator is the root user, whatever way they came. */
   async function roleOf(given: string): Promise<Role> {
-    if (!isRole(given)) throw new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
+    if (!isRole(given))
+      throw new AppError('INVALID_ROLE', { reason: `There is no such role; use one of ${ROLE_NAMES}.` });
     return given === 'admin' && !(await userAdministration.hasAdmin()) ? 'root' : given;
   }
 
@@ -72,7 +76,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
           role: await roleOf(asked),
           actor: COMMAND.id,
         });
-        return { user: await userObjects.describe(user), ...(token !== undefined && { token }) };
+        return { user: await userObjects.describe(user), ...(token !== undefined && { token, link: linkOf(token) }) };
       },
     }),
     defineMethod({
@@ -120,7 +124,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
         const { token, statement } = flows.issue('set_password', { userId: user.id });
         const issued = audit.statement({ event: 'password.token_issued', actor: COMMAND.id, subject: user.id });
         await database.write([statement, issued]);
-        return { user: await userObjects.describe(user), token };
+        return { user: await userObjects.describe(user), token, link: linkOf(token) };
       },
     }),
     defineMethod({

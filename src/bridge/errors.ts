@@ -20,7 +20,11 @@ export const agentProgramErrors = {
     status: 502,
     message: 'The registry of agents could not be read: {reason}. Check agents.registry.',
   },
-  AGENT_UNKNOWN: { status: 404, message: 'There is no agent "{agent}". Known agents: {known}.' },
+  AGENT_UNKNOWN: {
+    status: 404,
+    message:
+      'There is no agent "{agent}". Known agents: {known}. "trestle agents" lists all, and those that can be installed.',
+  },
 } as const satisfies ErrorTable;
 
 /** Every error of the bridge. */

@@ -4,7 +4,7 @@ import { systemClock } from '../platform/clock/clock.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
 import type { ControlResult } from '../system/controls.ts';
 import { PROGRAM_VERSION } from '../system/environment.ts';
-import { type CommandContext, CommandExit, EXIT_CONFIGURATION, EXIT_USAGE, print } from './command-context.ts';
+import { type CommandContext, CommandExit, EXIT_CONFIGURATION, EXIT_USAGE, fail, print } from './command-context.ts';
 import { callFromCommand, commaList, commandAccess } from './load-settings.ts';
 import { table } from './sessions.ts';
 import { printable } from './turn-display.ts';
@@ -220,17 +220,16 @@ function readSlots(text: string): number {
 async function runRunner({ url = '', slots, ...flags }: RunnerFlags, command: Command, context: CommandContext) {
   const { environment, homeDirectory } = context;
   const key = flags.key ?? environment[KEY_VARIABLE] ?? '';
-  if (!/^https?:$/.test(URL.parse(url)?.protocol ?? '')) refuse('Give the address of the server: --url https://...');
-  if (key === '') refuse(`Give the key of this runner: ${KEY_VARIABLE}=trk_..., from trestle runner create.`);
+  if (!/^https?:$/.test(URL.parse(url)?.protocol ?? '')) {
+    fail(context, 'give the address of the server: --url https://...', EXIT_USAGE);
+  }
+  if (key === '') {
+    fail(context, `give the key of this runner: ${KEY_VARIABLE}=trk_..., from trestle runner create`, EXIT_USAGE);
+  }
   const { serve } = await import('./serve-until-stopped.ts');
   const { ADAPTER_METHODS, runnerSettings } = await import('../system/settings.ts');
   const { connectToServer, tokenOfRunner } = await import('../system/cluster.ts');
   const place = { homeDirectory, xdgDataHome: environment.XDG_DATA_HOME };
-
-  function refuse(text: string): never {
-    context.stderr(`${text}\n`);
-    throw new CommandExit(EXIT_USAGE);
-  }
 
   await serve(['bridge'], command.optsWithGlobals(), context, {
     narrow: (settings) => runnerSettings(settings, tokenOfRunner(key), place),

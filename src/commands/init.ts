@@ -7,7 +7,14 @@ import { SUGGESTED_MODELS } from '../system/agent-sandbox.ts';
 import { dataFiles } from '../system/data-directory.ts';
 import type { Finding } from '../system/doctor/findings.ts';
 import { dataDirectory, settingsDeclaration } from '../system/settings.ts';
-import { type CommandContext, CommandExit, EXIT_FAILED, EXIT_USAGE, fail, type Options } from './command-context.ts';
+import {
+  type CommandContext,
+  CommandExit,
+  EXIT_INTERRUPTED,
+  EXIT_USAGE,
+  fail,
+  type Options,
+} from './command-context.ts';
 import { callFromCommand, loadSettings } from './load-settings.ts';
 
 /** A model API that can be called: by a key, or because its server runs on this machine. */
@@ -183,7 +190,10 @@ async function ask(found: Surroundings, context: CommandContext): Promise<Answer
   const terminal = createInterface({ input: process.stdin, output, terminal: true });
   terminal.on('SIGINT', () => terminal.close());
   const stopped = new Promise<never>((_resolve, reject) => {
-    terminal.on('close', () => reject(new CommandExit(EXIT_FAILED)));
+    terminal.on('close', () => {
+      context.stderr('\nStopped. Nothing was written.\n');
+      reject(new CommandExit(EXIT_INTERRUPTED));
+    });
   });
   stopped.catch(() => undefined);
   const question = async (text: string, fallback: string): Promise<string> =>

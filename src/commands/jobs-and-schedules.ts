@@ -122,6 +122,9 @@ function readSchedule(
   if ((cron === undefined) === (every === undefined)) {
     return fail(context, 'give --cron or --every, such as --cron "0 8 * * 1-5" or --every 6h', EXIT_USAGE);
   }
+  if (every !== undefined && !/^\d{1,9}[mhd]$/.test(every)) {
+    return fail(context, '--every takes a number with m, h or d, such as 30m, 6h or 1d', EXIT_USAGE);
+  }
   const { overlap = 'skip', catchUp = 'none' } = options;
   return {
     name: text('name') ?? oneLine(prompt, MAX_NAME),
@@ -231,6 +234,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .argument('<job>', JOB)
     .action(
       action((jobId = '') => async (trestle, command) => {
+        await findJob(trestle, jobId, context);
         const job = await trestle.jobs.submit({ retryOf: jobId });
         print(command, context, job, `Submitted ${job.jobId}.\n`);
       }),

@@ -189,11 +189,22 @@ async function useServer<Result>(
       refuseEnded(server.url, context);
     }
     const { printable } = await import('./turn-display.ts');
-    return fail(context, `${printable(error.message)} (${error.code})`);
+    return fail(context, `${printable(inTerminalWords(error.message))} (${error.code})`);
   } finally {
     trestle.close();
     await server.close();
   }
+}
+
+/** What the server calls in the words of its API, and what somebody at a terminal has typed or can type. */
+const TERMINAL_WORDS: readonly (readonly [api: RegExp, words: string])[] = [
+  [/GET \/api\/bridge\/(sessions|schedules) lists them/, 'trestle $1 lists them'],
+  [/^workingDirectory cannot be used/, 'the folder (--folder) cannot be used'],
+  [/^routing\.worktree cannot be used/, '--worktree cannot be used'],
+];
+
+function inTerminalWords(message: string): string {
+  return TERMINAL_WORDS.reduce((text, [api, words]) => text.replace(api, words), message);
 }
 
 /** Lets a command, and its subcommands, work for a team. */

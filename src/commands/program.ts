@@ -105,7 +105,7 @@ function pointToHelp(command: Command, path: string): void {
 export async function runProgram(args: readonly string[], context: CommandContext): Promise<number> {
   const program = buildProgram(context);
   try {
-    await program.parseAsync(args, { from: 'user' });
+    await program.parseAsync(nameUnknown(program, args), { from: 'user' });
     return 0;
   } catch (error) {
     if (error instanceof CommandExit) return error.code;
@@ -115,6 +115,14 @@ export async function runProgram(args: readonly string[], context: CommandContex
     context.stderr(text);
     return exit;
   }
+}
+
+/** Commander prints all of the help for `help nosuch`; as a command of its own the word is named, with the nearest one. */
+function nameUnknown(program: Command, args: readonly string[]): readonly string[] {
+  const [first, named = '-'] = args;
+  if (first !== 'help' || named.startsWith('-')) return args;
+  const isKnown = program.commands.some((command) => command.name() === named || command.aliases().includes(named));
+  return isKnown ? args : [named];
 }
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;

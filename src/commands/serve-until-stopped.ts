@@ -95,7 +95,7 @@ export async function serve(
 
   await system.agentsKnown();
   const summary = system.summary();
-  if (link === undefined) printSummary(summary, options, context, file);
+  if (link === undefined) printSummary(summary, options, context, file, restriction === undefined);
   else link.ready(summary);
   logger.info({ url: summary.url, services }, 'ready');
   const beside = restriction?.served?.(summary, logger);
@@ -177,22 +177,26 @@ export function printSummary(
   options: Options,
   context: CommandContext,
   file: string | undefined,
+  isWhole = true,
 ): void {
   const bold = (text: string): string => (context.color ? styleText('bold', text) : text);
   context.stdout(
     options.json === true
       ? `${JSON.stringify(summary)}\n`
-      : bannerText(summary, bold, commandsFor(options, context), file),
+      : bannerText(summary, bold, isWhole ? commandsFor(options, context) : undefined, file),
   );
 }
 
 const LABEL_WIDTH = 14;
 
-/** What a person sees when the server is ready. `bold` marks up the names, or leaves them as they are. */
+/**
+ * What a person sees when the server is ready. `bold` marks up the names, or leaves them as they are. Without `command`
+ * nothing is suggested: a runner or an adapter is used by another server alone.
+ */
 function bannerText(
   summary: SystemSummary,
   bold: (text: string) => string,
-  command: (words: string) => string,
+  command: ((words: string) => string) | undefined,
   file: string | undefined,
 ): string {
   const { version, dataDirectory, database, url, exposure, agents } = summary;
@@ -215,8 +219,8 @@ function bannerText(
     lines.push(line('Agents', `${found}      (trestle doctor)`));
   }
   if (summary.firstAdmin !== undefined) lines.push(line('First admin', `${summary.firstAdmin}  (once, 15 min)`));
-  lines.push('', line('Try', tryLine(summary, command)));
-  if (file === undefined)
+  if (command !== undefined) lines.push('', line('Try', tryLine(summary, command)));
+  if (command !== undefined && file === undefined)
     lines.push(line('Next', `${command('init')}   finds keys, local models and agents, and writes trestle.yaml`));
   lines.push('');
   return `${lines.join('\n')}\n`;

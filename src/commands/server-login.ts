@@ -96,7 +96,9 @@ function namedServer(options: Options, context: CommandContext): string | undefi
 }
 
 function readUrl(text: string, context: CommandContext): string {
-  const url = URL.parse(text.includes('://') ? text : `https://${text}`);
+  const url = URL.parse(
+    text.includes('://') ? text : `${isThisMachine(`http://${text}`) ? 'http' : 'https'}://${text}`,
+  );
   const isUsable = url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.search === '';
   if (!isUsable) {
     return fail(
@@ -150,7 +152,9 @@ export async function callServer(
     bytes = await readAtMost(response.body, MAX_ANSWER);
   } catch (error) {
     signal.throwIfAborted();
-    throw new ServerUnreachable(`the server at ${hostOf(url)} does not answer`, { cause: error });
+    throw new ServerUnreachable(`the server at ${url} does not answer; check the address, and that the server runs`, {
+      cause: error,
+    });
   }
   const found = bytes && (bytes.length === 0 ? {} : asObject(String(bytes)));
   const isOurs = found !== undefined && (status < 400 || typeof found.error === 'string');

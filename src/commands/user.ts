@@ -17,7 +17,7 @@ async function changeUser(
   context: CommandContext,
 ): Promise<void> {
   const changed = await callFromCommand(command, context, 'accounts', method, params);
-  const token = 'token' in changed ? tokenText(changed.token) : '';
+  const token = 'token' in changed && 'link' in changed ? tokenText(changed.token, changed.link) : '';
   print(command, context, changed, `${userLine(changed.user)}${token}`);
 }
 
@@ -68,14 +68,16 @@ function registerList(user: Command, context: CommandContext): void {
       const { json } = command.optsWithGlobals();
       const users: UserInfo[] = [];
       let cursor: string | null = null;
+      let count = 0;
       do {
         const params: Record<string, unknown> = { ...filter, limit: 200, ...(cursor !== null && { cursor }) };
         const page: UserPage = await callFromCommand(command, context, 'accounts', 'users.list', params);
         if (json === true) users.push(...page.users);
         else context.stdout(page.users.map(userLine).join(''));
+        count += page.users.length;
         cursor = page.nextCursor;
       } while (cursor !== null);
-      print(command, context, { users }, '');
+      print(command, context, { users }, count > 0 ? '' : noUsers(filter));
     });
 }
 
@@ -130,6 +132,11 @@ function registerPasswordFilter(user: Command, context: CommandContext): void {
     });
 }
 
+function noUsers(filter: Readonly<Record<string, string>>): string {
+  if (Object.keys(filter).length > 0) return 'No users like that.\n';
+  return 'No users. Create the first with: trestle user create --email you@example.org --name You --role admin\n';
+}
+
 function userLine({ id, email, name, role, active, emailVerified, mfaEnabled }: UserInfo): string {
   const notes = [!active && 'paused', !emailVerified && 'email not verified', mfaEnabled && 'second factor'].filter(
     (note) => note !== false,
@@ -137,8 +144,7 @@ function userLine({ id, email, name, role, active, emailVerified, mfaEnabled }: 
   return `  ${id}  ${email}  ${name}  ${role}${notes.length === 0 ? '' : `  (${notes.join(', ')})`}\n`;
 }
 
-function tokenText(token: string | undefined): string {
+function tokenText(token: string | undefined, link: string | undefined): string {
   if (token === undefined) return '';
-  const body = `{"token":"${token}","password":"..."}`;
-  return `\n  Token to set the password with, once, within three days:\n\n  ${token}\n\n  POST /api/auth/password/forgot/confirm ${body}\n`;
+  return `\n  Set the password here, once, within three days, while the server runs:\n\n  ${link}\n\n  Or send the token ${token} to POST /api/auth/password/forgot/confirm, with the password.\n`;
 }

@@ -33,7 +33,14 @@ test('O-11: a restore over existing data, over a running server, or of a damaged
   assert.equal((await runProgram(['backup', folder, '--data-dir', program.dataDirectory])).code, 0);
   const again = await runProgram(['backup', folder, '--data-dir', program.dataDirectory]);
   assert.equal(again.code, 1);
-  assert.match(again.stderr, /exists already/);
+  assert.match(again.stderr, /exists already; name a new folder/);
+  const inFile = await runProgram([
+    'backup',
+    join(folder, 'manifest.json', 'new'),
+    '--data-dir',
+    program.dataDirectory,
+  ]);
+  assert.deepEqual([inFile.code, /cannot be written \(\w+\); name another folder/.test(inFile.stderr)], [1, true]);
   const running = await runProgram(['restore', folder, '--data-dir', program.dataDirectory]);
   assert.equal(running.code, 1);
   assert.match(running.stderr, new RegExp(String(program.pid)));

@@ -72,7 +72,8 @@ test('DU-20: Ctrl-C writes nothing, and init without a terminal names the option
   const terminal = startInTerminal(t, args, { workingDirectory: folder });
   await terminal.shows('Key of a model API');
   terminal.type('\x03');
-  assert.equal(await terminal.ended, 1, terminal.screen());
+  assert.equal(await terminal.ended, 130, terminal.screen());
+  assert.match(terminal.screen(), /Stopped\. Nothing was written\./);
   await assert.rejects(stat(join(folder, 'trestle.yaml')));
   const piped = await runProgram(args, { workingDirectory: folder });
   assert.equal(piped.code, 2);

@@ -140,10 +140,13 @@ test('run starts a session with the MCP servers of a file', async () => {
 test('run says what is wrong and ends with 1; without a task with 2', async () => {
   const agent = await run(['--agent', 'nobody', 'x']);
   assert.deepEqual([agent.code, agent.stdout], [1, '']);
-  assert.match(agent.stderr, /There is no agent "nobody"/);
+  assert.match(
+    agent.stderr,
+    /There is no agent "nobody" here\. Known agents: builtin.*"trestle agents" lists those that can be installed/,
+  );
   const place = await run(['--folder', '/proc/nowhere', 'x']);
   assert.equal(place.code, 1);
-  assert.match(place.stderr, /^trestle: workingDirectory cannot be used/);
+  assert.match(place.stderr, /^trestle: the folder \(--folder\) cannot be used/);
   const nothing = await run([]);
   assert.equal(nothing.code, 2);
   assert.match(nothing.stderr, /the task is missing/);

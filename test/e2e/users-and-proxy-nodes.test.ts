@@ -31,19 +31,20 @@ test('A-17: the first administrator is made on the command line, with no server,
   const trestle = (...args: string[]) => ['user', ...args, '--data-dir', dataDirectory];
   const create = (name: string, role: string) =>
     trestle('create', '--email', `${name}@example.org`, '--name', name, '--role', role);
+  assert.match((await runProgram(trestle('list'))).stdout, /^No users\. Create the first with: trestle user create /);
   const first = await runWithInput([...create('ann', 'admin'), '--password-stdin', '--json'], `${PASSWORD}\n`);
   assert.equal(first.code, 0, first.stderr);
   const made = JSON.parse(first.stdout);
   assert.deepEqual([made.user.role, made.user.emailVerified, made.token], ['root', true, undefined]);
   const second = await runProgram(create('ben', 'admin'));
-  const [token = ''] = /^ {2}[\w-]{43}$/m.exec(second.stdout) ?? [];
+  const [, token = ''] = /^ {2}http:\/\/127\.0\.0\.1:\d+\/set-password#token=([\w-]{43})$/m.exec(second.stdout) ?? [];
   assert.match(second.stdout, /ben@example\.org {2}ben {2}admin {2}\(email not verified\)/);
 
   const program = await startProgram(t, { args: ['accounts'], dataDirectory });
   assert.equal(program.summary.firstAdmin, undefined, 'there is an administrator: no link is printed');
   const login = await post(program.url, 'login', { identifier: 'ann', password: PASSWORD });
   assert.equal(login.body.user.role, 'root');
-  const set = await post(program.url, 'password/forgot/confirm', { token: token.trim(), password: PASSWORD });
+  const set = await post(program.url, 'password/forgot/confirm', { token, password: PASSWORD });
   assert.equal(set.status, 200);
   assert.equal((await post(program.url, 'login', { identifier: 'ben', password: PASSWORD })).status, 200);
 
@@ -80,6 +81,8 @@ test('proxy nodes are registered, listed and revoked on the command line, whethe
   assert.equal(made.code, 0, made.stderr);
   const [token = ''] = made.stdout.split('\n');
   assert.match(token, /^agt_[\w-]{43}$/);
+  const twice = await trestle('create', 'node-1');
+  assert.equal(twice.stderr, 'trestle: There is a proxy node "node-1" already; revoke it first.\n');
   const program = await startProgram(t, { args: ['accounts'], dataDirectory });
   const users = () =>
     fetch(`${program.url}/api/agent-server/v1/users`, { headers: { authorization: `Bearer ${token}` } });

@@ -275,7 +275,7 @@ function invalid(reason: string): AppError {
 }
 
 function unknownRole(): AppError {
-  return new AppError('INVALID_ROLE', { reason: `There are the roles ${ROLE_NAMES}.` });
+  return new AppError('INVALID_ROLE', { reason: `There is no such role; use one of ${ROLE_NAMES}.` });
 }
 
 function isAlreadySo(user: FoundUser, decided: UserChange): boolean {

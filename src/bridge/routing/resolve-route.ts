@@ -42,8 +42,11 @@ function resolveAgent(request: RouteRequest, { agents, defaultAgent }: RoutingFa
   const isUp = (id: string) => agents.some((agent) => agent.id === id && agent.isAvailable);
   const unavailable = (id: string) => {
     const known = agents.find((agent) => agent.id === id);
+    const offered = agents.map((agent) => agent.id).join(', ');
     const message =
-      known === undefined ? `There is no agent "${id}".` : `The agent "${id}" is not available: ${known.status}.`;
+      known === undefined
+        ? `There is no agent "${id}" here. Known agents: ${offered}. "trestle agents" lists those that can be installed.`
+        : `The agent "${id}" is not available: ${known.status}.`;
     return refused(request, 'single-agent', 'PROVIDER_UNAVAILABLE', message);
   };
 

@@ -145,6 +145,8 @@ export async function upcomingTimes(timing: Timing, next: number): Promise<numbe
   return times;
 }
 
+const CRON_FIELDS = 5;
+
 /** Throws INVALID_REQUEST, with the member that is wrong, for times that cannot be. */
 export async function checkTiming(timing: Timing, now: number, minIntervalMs: number): Promise<void> {
   if (timing.every_ms > 0) {
@@ -157,7 +159,9 @@ export async function checkTiming(timing: Timing, now: number, minIntervalMs: nu
     times = (await open(timing)).nextRuns(LOOKED_AT, new Date(now));
   } catch (error) {
     const words = error instanceof Error ? error.message.replace(/^\w+: /, '') : '';
-    throw wrong('cron', `is not a pattern of five fields such as "0 8 * * 1-5": ${words}`);
+    // The library takes more fields than a schedule does, and would name that number.
+    const more = timing.cron.trim().split(/\s+/).length === CRON_FIELDS ? `: ${words}` : '';
+    throw wrong('cron', `is not a pattern of five fields such as "0 8 * * 1-5"${more}`);
   }
   if (times.length === 0) throw wrong('cron', 'names a time that never comes; check day and month');
   const isTooOften = times.some((time, index) => index > 0 && Number(time) - Number(times[index - 1]) < minIntervalMs);

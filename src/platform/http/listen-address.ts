@@ -1,6 +1,7 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import type { IncomingMessage, Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { basename } from 'node:path';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import { classifyAddress, isLoopbackHost } from '../network-address/classify-address.ts';
 import type { ListenAddress } from '../network-address/ip-address.ts';
@@ -99,14 +100,21 @@ async function findPortOwner(port: number): Promise<PortOwner | undefined> {
     if (wanted.size === 0) return undefined;
     for (const name of await readdir('/proc')) {
       if (/^\d+$/.test(name) && (await holdsOneOf(name, wanted))) {
-        const command = (await readFile(`/proc/${name}/comm`, 'utf8')).trim();
-        return { pid: Number(name), command };
+        return { pid: Number(name), command: programOf(await readFile(`/proc/${name}/cmdline`, 'utf8')) };
       }
     }
   } catch {
     // Not Linux, or nothing that this user may see: the port alone must do.
   }
   return undefined;
+}
+
+/** The program of a command line, and the script that it runs. The name that Linux has is one of a thread, such as MainThread. */
+function programOf(commandLine: string): string {
+  const [program = '', ...words] = commandLine.split('\0').filter((word) => word !== '');
+  const script = words.find((word) => !word.startsWith('-'));
+  const isInterpreter = /^(?:node|bun|deno|python|ruby|java|sh|bash)[\d.]*$/.test(basename(program));
+  return [program, ...(isInterpreter && script !== undefined ? [script] : [])].map((path) => basename(path)).join(' ');
 }
 
 /** The inodes of the sockets that listen on `port`, from the text of `/proc/net/tcp`. */

@@ -110,7 +110,7 @@ test('O-09: a port in use is one line that names the port and who holds it', asy
   assert.ok(error instanceof AppError);
   const { code, message } = describeError(platformErrors, error);
   assert.equal(code, 'PORT_IN_USE');
-  const owner = process.platform === 'linux' ? ` by .+ \\(pid ${process.pid}\\)` : '';
+  const owner = process.platform === 'linux' ? ` by node \\S+ \\(pid ${process.pid}\\)` : '';
   assert.match(message, new RegExp(`^Port ${port} of 127\\.0\\.0\\.1 is in use${owner};`));
 });
 

@@ -32,9 +32,9 @@ interface Backup {
 export async function backUpDatabases(backup: Backup): Promise<BackupManifest> {
   const { databases, folder, programVersion, secretKey, clock } = backup;
   const target = resolve(folder);
-  if (await exists(target)) throw new AppError('BACKUP_FAILED', { reason: `${target} exists already` });
-  await makeFolder(dirname(target));
-  const work = await mkdtemp(`${target}.partial-`);
+  if (await exists(target))
+    throw new AppError('BACKUP_FAILED', { reason: `${target} exists already; name a new folder` });
+  const work = await makeWorkFolder(target);
   try {
     const entries: BackupManifest['databases'] = [];
     for (const database of databases) entries.push(await backUp(database, work));
@@ -54,6 +54,19 @@ export async function backUpDatabases(backup: Backup): Promise<BackupManifest> {
   } catch (error) {
     await rm(work, { recursive: true, force: true });
     throw error;
+  }
+}
+
+/** The folder that becomes the backup, beside its place. */
+async function makeWorkFolder(target: string): Promise<string> {
+  try {
+    await makeFolder(dirname(target));
+    return await mkdtemp(`${target}.partial-`);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === undefined) throw cause;
+    const reason = `${dirname(target)} cannot be written (${code}); name another folder`;
+    throw new AppError('BACKUP_FAILED', { reason }, { cause });
   }
 }
 
@@ -125,7 +138,11 @@ async function readManifest(folder: string): Promise<BackupManifest> {
   try {
     manifest = JSON.parse(await readFile(join(folder, MANIFEST_FILE), 'utf8'));
   } catch (cause) {
-    throw new AppError('BACKUP_FAILED', { reason: `${folder} holds no readable ${MANIFEST_FILE}` }, { cause });
+    throw new AppError(
+      'BACKUP_FAILED',
+      { reason: `${folder} holds no readable ${MANIFEST_FILE}; name a folder that "trestle backup" wrote` },
+      { cause },
+    );
   }
   if (!Check(BackupManifest, manifest)) {
     throw new AppError('BACKUP_FAILED', { reason: `${MANIFEST_FILE} is not one that this version understands` });
