@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { createLimiter, type Limited, type Limiter, POLICIES } from '../../src/accounts/limiter/limiter.ts';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { errorCode } from '../../src/platform/errors/app-error.ts';
+import { projectRoot } from '../architecture/source-file.ts';
 import type { Answer } from '../kit/accounts/accounts-client.ts';
 import { type RunningAccounts, startAccounts } from '../kit/accounts/start-accounts.ts';
 import { databasePlaces, engines } from '../kit/database-engines.ts';
@@ -25,6 +27,31 @@ async function besiege(accounts: RunningAccounts, person: { email: string }): Pr
   const crowd = Array.from({ length: 50 }, (_, index) => `10.7.${index}.1`);
   await Promise.all(crowd.map((from) => accounts.post('login', wrong, { from })));
 }
+
+test('the limits are those of the table in docs/accounts.md, row by row', () => {
+  const window = (ms: number) => (ms < 60 * MINUTE_MS ? `${ms / MINUTE_MS} min` : `${ms / (60 * MINUTE_MS)} h`);
+  const rows = Object.entries(POLICIES).map(
+    ([name, { what, key, rule, exempt }]) =>
+      `| \`${name}\` | ${what} | ${key} | ${rule.limit} in ${window(rule.windowMs)} | ${exempt} |`,
+  );
+  const page = readFileSync(`${projectRoot}docs/accounts.md`, 'utf8');
+  const [, table = ''] = page.split(
+    '| limit | what is counted | by | how many | exempt |\n| --- | --- | --- | --- | --- |\n',
+  );
+  assert.deepEqual(table.split('\n\n')[0]?.split('\n'), rows);
+});
+
+test('locks of passwords double from 30 s to 15 min, and those of codes from 5 min to an hour', () => {
+  const seconds = (locks: readonly number[]) => locks.map((ms) => ms / 1000);
+  for (const { rule } of [POLICIES.password_pair, POLICIES.password_known]) {
+    assert.deepEqual(seconds(rule.lockMs), [30, 60, 120, 240, 480, 900]);
+  }
+  assert.deepEqual(seconds(POLICIES.password_account.rule.lockMs), [900]);
+  for (const { rule } of [POLICIES.second_factor, POLICIES.second_factor_known]) {
+    assert.deepEqual(seconds(rule.lockMs), [300, 600, 1200, 2400, 3600]);
+    assert.deepEqual([rule.every, rule.sliding], [5, true]);
+  }
+});
 
 for (const engine of engines) {
   describe(`the limiter on ${engine}`, () => {
