@@ -21,12 +21,12 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     {
       sources: ['src/accounts/login/password-check.ts'],
       judges: ['test/accounts/password-check.test.ts', 'test/contract/accounts/login.test.ts'],
-      without: '200 logins at once',
+      without: '200 logins at the same time',
     },
     {
       sources: ['src/accounts/login/login.ts'],
       judges: ['test/contract/accounts/{login,mfa,tokens}.test.ts'],
-      without: '200 logins at once',
+      without: '200 logins at the same time',
     },
     {
       sources: ['src/accounts/login/{kept-sessions,session-check,session-opening}.ts'],

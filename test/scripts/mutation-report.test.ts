@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { globSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { MUTATION_AREAS } from '../../scripts/mutation/mutation-areas.ts';
@@ -96,6 +96,19 @@ test('every pattern of an area finds files, each name in it too, and no source b
         assert.ok(globSync(name, { cwd: ROOT }).length > 0, `${area}: ${name}`);
       }
     }
+  }
+});
+
+test('tests that are left out are among the judges', () => {
+  for (const { judges, without } of Object.values(MUTATION_AREAS).flat()) {
+    if (without === undefined) continue;
+    const texts = judges
+      .flatMap((pattern) => globSync(pattern, { cwd: ROOT }))
+      .map((file) => readFileSync(join(ROOT, file), 'utf8'));
+    assert.ok(
+      texts.some((text) => text.includes(without)),
+      without,
+    );
   }
 });
 
