@@ -22,6 +22,18 @@ export interface UserCaller {
 /** A call of someone who is logged in, whatever it takes. */
 export type UserCall = Pick<Call<UserCaller>, 'caller' | 'head' | 'reply'>;
 
+/** Who does it: an administrator, or the operator of this program by a command (who ranks with root). */
+export interface Actor {
+  readonly id: string;
+  readonly role: string;
+  readonly head?: RequestHead;
+}
+
+/** The caller, as the one who acts. */
+export function actorOf({ caller: { user }, head }: Pick<UserCall, 'caller' | 'head'>): Actor {
+  return { id: user.id, role: user.role, head };
+}
+
 export interface AgentCaller {
   readonly agent: { readonly id: string };
 }

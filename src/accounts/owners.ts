@@ -215,6 +215,13 @@ export function isKnownPlan(name: string, { plans }: PlanSettings): boolean {
   return name === FREE_PLAN || name === LEGACY_PLAN || Object.hasOwn(plans, name);
 }
 
+/** Throws INVALID_PLAN for a plan that is not there; empty: none of their own. */
+export function requirePlan(plan: string, settings: PlanSettings): string {
+  if (plan === '' || isKnownPlan(plan, settings)) return plan;
+  const names = ['free', ...Object.keys(settings.plans)];
+  throw new AppError('INVALID_PLAN', { plan: plan.slice(0, 64), plans: [...new Set(names)].join(', ') });
+}
+
 /** The plans that an administrator can give, as the settings define them; `free` is there without being defined. */
 export function listPlans(settings: PlanSettings): { plans: PlanView[] } {
   const names = new Set([FREE_PLAN, ...Object.keys(settings.plans)]);

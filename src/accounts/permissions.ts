@@ -1,3 +1,5 @@
+import { AppError } from '../platform/errors/app-error.ts';
+
 /** Who may do what. Pure: the matrix is handed in. */
 
 export const ROLES = ['root', 'admin', 'operator', 'user', 'readonly'] as const;
@@ -63,7 +65,7 @@ export function mayActOn(actorRole: string, role: string): boolean {
 }
 
 /** Nobody gives a role above their own; root is given by the set-up and on the command line only. */
-export function mayAssign(actorRole: string, role: Role): boolean {
+function mayAssign(actorRole: string, role: Role): boolean {
   return role !== 'root' && rankOf(actorRole) >= RANKS[role];
 }
 
@@ -75,4 +77,16 @@ export const ROLE_NAMES = ROLES.join(', ');
 
 function rankOf(role: string): number {
   return isRole(role) ? RANKS[role] : 0;
+}
+
+/** The role that someone gives. Throws INVALID_ROLE for one that is not there or not given away, and FORBIDDEN. */
+export function requireRole(role: string, actorRole: string): Role {
+  if (!isRole(role)) throw unknownRole();
+  if (role === 'root') throw new AppError('INVALID_ROLE', { reason: 'There is one root, and it is not given away.' });
+  if (!mayAssign(actorRole, role)) throw new AppError('FORBIDDEN');
+  return role;
+}
+
+export function unknownRole(): AppError {
+  return new AppError('INVALID_ROLE', { reason: `There is no such role; use one of ${ROLE_NAMES}.` });
 }

@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
 import { AppError } from '../platform/errors/app-error.ts';
 import { type Guard, type Route, defineRoute as row } from '../platform/http/surface.ts';
-import type { UserCall, UserCaller } from './access.ts';
+import { actorOf, type UserCall, type UserCaller } from './access.ts';
 import type { AccountsCore } from './accounts-core.ts';
 import { createMatrixSettings, userMetrics } from './administration/metrics-and-permissions.ts';
-import { actorOf, createBlacklist, createUserAdministration } from './administration/user-administration.ts';
+import { createBlacklist, createUserAdministration } from './administration/user-administration.ts';
 import { listAudit } from './audit.ts';
 import { administrationOperations } from './contract/administration.ts';
 import { loginOperations } from './contract/login.ts';

@@ -1,25 +1,17 @@
 import { expectChanges, type Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { RequestHead } from '../../platform/http/surface.ts';
-import type { UserCall } from '../access.ts';
+import type { Actor, UserCall } from '../access.ts';
 import type { AccountsCore, BasePort, PeoplePort, PostPort } from '../accounts-core.ts';
 import type { NewUser, Renewal, UserQuery } from '../contract/administration.ts';
 import { pageOf } from '../contract/conventions.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
-import { isKnownPlan, type PlanSettings } from '../owners.ts';
-import { isAdminRole, isRole, mayActOn, mayAssign, ROLE_NAMES, type Role } from '../permissions.ts';
+import { requirePlan } from '../owners.ts';
+import { isAdminRole, isRole, mayActOn, requireRole, unknownRole } from '../permissions.ts';
 import { createPersonCreation, nameKey, normalizeEmail, randomUuid, requireEmail } from '../registration/new-user.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
 import type { UserChange, UserDecision, UserStanding } from '../storage/user-administration-store.ts';
 import { DAY_MS } from '../storage/user-store.ts';
 import { timeText } from '../user-object.ts';
-
-/** Who does it: an administrator, or the operator of this program by a command (who ranks with root). */
-export interface Actor {
-  readonly id: string;
-  readonly role: string;
-  readonly head?: RequestHead;
-}
 
 /** This program itself. */
 const SYSTEM: Actor = { id: 'system', role: 'root' };
@@ -124,13 +116,13 @@ export function createUserAdministration(parts: Parts): UserAdministration {
   return {
     async create(given, actor) {
       if (parts.settings().registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
-      const role = requireRole(given.role, actor);
+      const role = requireRole(given.role, actor.role);
       const { email, name } = given;
       const by = { how: 'administrator', actor: actor.id, head: actor.head } as const;
       return (await createPerson({ ...by, name, email, emailVerified: false, role })).user;
     },
     async setRole(id, given, actor) {
-      const role = requireRole(given, actor);
+      const role = requireRole(given, actor.role);
       return change(
         id,
         actor,
@@ -274,10 +266,6 @@ function invalid(reason: string): AppError {
   return new AppError('INVALID_REQUEST', { reason, issues: [{ path: '/expires_at', message: reason }] });
 }
 
-function unknownRole(): AppError {
-  return new AppError('INVALID_ROLE', { reason: `There is no such role; use one of ${ROLE_NAMES}.` });
-}
-
 function isAlreadySo(user: FoundUser, decided: UserChange): boolean {
   return Object.entries(decided).every(([name, value]) => user[name as keyof UserChange] === value);
 }
@@ -285,25 +273,6 @@ function isAlreadySo(user: FoundUser, decided: UserChange): boolean {
 /** Someone must be left who can log in and put things right. */
 export function refuseForLastAdmin({ user, otherAdmins }: UserStanding): void {
   if (isAdminRole(user.role) && user.active === 1 && otherAdmins === 0) throw new AppError('LAST_ADMIN');
-}
-
-/** The caller, as the one who acts. */
-export function actorOf({ caller: { user }, head }: Pick<UserCall, 'caller' | 'head'>): Actor {
-  return { id: user.id, role: user.role, head };
-}
-
-/** Throws INVALID_PLAN for a plan that is not there; empty: none of their own. */
-export function requirePlan(plan: string, settings: PlanSettings): string {
-  if (plan === '' || isKnownPlan(plan, settings)) return plan;
-  const names = ['free', ...Object.keys(settings.plans)];
-  throw new AppError('INVALID_PLAN', { plan: plan.slice(0, 64), plans: [...new Set(names)].join(', ') });
-}
-
-export function requireRole(role: string, actor: Actor): Role {
-  if (!isRole(role)) throw unknownRole();
-  if (role === 'root') throw new AppError('INVALID_ROLE', { reason: 'There is one root, and it is not given away.' });
-  if (!mayAssign(actor.role, role)) throw new AppError('FORBIDDEN');
-  return role;
 }
 
 /** Addresses that may neither register nor log in: the list, and the way off it. `UserAdministration.block` adds one. */

@@ -2,8 +2,8 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort, SessionsPort } from '../accounts-core.ts';
-import { requireRole } from '../administration/user-administration.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
+import { requireRole } from '../permissions.ts';
 import { intoTeam, isStillBacked } from '../registration/invitations.ts';
 import { createPersonCreation, normalizeEmail, normalizeName } from '../registration/new-user.ts';
 import { refuseUnlessOpen } from '../registration/registration.ts';
@@ -91,7 +91,7 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
       ...account,
       emailVerified: true,
       link,
-      role: invitation === undefined ? 'user' : requireRole(invitation.role, { id: '', role: 'root' }),
+      role: invitation === undefined ? 'user' : requireRole(invitation.role, 'root'),
       plan: invitation?.plan ?? '',
       head,
       details: { provider: namespace, ...(invitation !== undefined && { invitation: invitation.id }) },

@@ -2,13 +2,14 @@ import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
+import type { Actor } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { type Actor, requirePlan, requireRole } from '../administration/user-administration.ts';
 import { pageOf, type User } from '../contract/conventions.ts';
 import type { Acceptance, Invitation, NewInvitation } from '../contract/registration.ts';
 import { tokenKey } from '../flows.ts';
 import { invitationMail } from '../mail/messages.ts';
-import { mayActOn } from '../permissions.ts';
+import { requirePlan } from '../owners.ts';
+import { mayActOn, requireRole } from '../permissions.ts';
 import type { InvitationRow } from '../storage/accounts-schema.ts';
 import { createInvitationStore } from '../storage/administration-stores.ts';
 import type { TeamStore } from '../storage/team-store.ts';
@@ -56,7 +57,7 @@ export function createInvitations(parts: Parts): Invitations {
         token_hash: tokenKey(token),
         email,
         mailed: mailed ? 1 : 0,
-        role: requireRole(given.role ?? 'user', actor),
+        role: requireRole(given.role ?? 'user', actor.role),
         plan: requirePlan(given.plan ?? '', parts.settings()),
         team: await requireTeam(given.team),
         created_by: actor.id,
@@ -100,7 +101,7 @@ export function createInvitations(parts: Parts): Invitations {
         // A link that was copied shows that someone was given the link, not that the address is theirs.
         emailVerified: row.mailed === 1,
         password: given.password,
-        role: requireRole(row.role, { id: row.created_by, role: 'root' }),
+        role: requireRole(row.role, 'root'),
         plan: row.plan,
         head,
         details: { invitation: row.id, invitedBy: row.created_by },

@@ -1,12 +1,11 @@
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { UserCall, UserCaller } from '../access.ts';
+import { actorOf, type UserCall, type UserCaller } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { actorOf, requirePlan } from '../administration/user-administration.ts';
 import { pageOf } from '../contract/conventions.ts';
 import type { Member, NewMember, NewTeam, Team, TeamBudget, TeamChange } from '../contract/teams.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
-import { budgetOf } from '../owners.ts';
+import { budgetOf, requirePlan } from '../owners.ts';
 import { isAdminRole } from '../permissions.ts';
 import { nameKey, normalizeEmail, normalizeName } from '../registration/new-user.ts';
 import type { FoundUser, TeamRow } from '../storage/accounts-schema.ts';

@@ -3,9 +3,8 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Principal } from '../../platform/identity/principal.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
-import type { UserCall } from '../access.ts';
+import type { Actor, UserCall } from '../access.ts';
 import type { BasePort, CredentialsPort, PeoplePort, PostPort } from '../accounts-core.ts';
-import { type Actor, requirePlan } from '../administration/user-administration.ts';
 import { auditName } from '../audit.ts';
 import type {
   AccessToken,
@@ -16,7 +15,7 @@ import type {
 } from '../contract/tokens.ts';
 import { tokenKey } from '../flows.ts';
 import { securityNoticeMail } from '../mail/messages.ts';
-import { requireInTeam, requireNotClosing } from '../owners.ts';
+import { requireInTeam, requireNotClosing, requirePlan } from '../owners.ts';
 import { isAdminRole } from '../permissions.ts';
 import type { AccessTokenRow, ServiceAccountRow } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';

@@ -1,8 +1,8 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { type Route, defineRoute as row } from '../../platform/http/surface.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
+import { type Actor, actorOf } from '../access.ts';
 import type { AccountsCore } from '../accounts-core.ts';
-import { type Actor, actorOf } from '../administration/user-administration.ts';
 import {
   type NewWebhook,
   webhookOperations as op,
