@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useId, useRef, useState, useSyncExternalStore } from 'react';
 import { useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
-import { spanText } from './text.ts';
+import { spanText, visible } from './text.ts';
 
 /** What happened, what to do, and what to tell the operator of the server. */
 export function ErrorBox({ error, children }: { readonly error: unknown; readonly children?: ReactNode }) {
@@ -79,6 +79,41 @@ export function Field({ label, value, onChange, type = 'text', hint, autoFocus =
           {hint}
         </p>
       )}
+    </div>
+  );
+}
+
+/** What an agent is to do. */
+export function TaskField({ value, onChange }: Pick<FieldProps, 'value' | 'onChange'>) {
+  const id = useId();
+  return (
+    <div className="field">
+      <label htmlFor={id}>What should be done?</label>
+      <textarea id={id} rows={4} required value={value} onChange={({ target }) => onChange(target.value)} />
+    </div>
+  );
+}
+
+interface AgentFieldProps extends Pick<FieldProps, 'value' | 'onChange'> {
+  readonly agents: readonly { readonly providerId: string; readonly label: string }[];
+  /** Whether the choice may be left to the server. */
+  readonly isOpen: boolean;
+}
+
+/** Which agent does the work. */
+export function AgentField({ value, onChange, agents, isOpen }: AgentFieldProps) {
+  const id = useId();
+  return (
+    <div className="field">
+      <label htmlFor={id}>Agent</label>
+      <select id={id} value={value} onChange={({ target }) => onChange(target.value)}>
+        {isOpen ? <option value="">Chosen by the server</option> : null}
+        {agents.map(({ providerId, label }) => (
+          <option key={providerId} value={providerId}>
+            {visible(label)}
+          </option>
+        ))}
+      </select>
     </div>
   );
 }

@@ -85,3 +85,6 @@ export function pathInside(path: string, folder: string): string {
 export function shortPath(path: string): string {
   return path.split('/').filter(Boolean).slice(-2).join('/');
 }
+
+/** In which times are shown here. */
+export const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -4,7 +4,7 @@ import { useLocation, useSearchParams } from 'wouter';
 import { keyOf, listFolders, trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, PERMISSIONS, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
-import { ErrorBox, NotSentYet } from '../../parts/parts.tsx';
+import { AgentField, ErrorBox, NotSentYet } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { AttachButton, AttachedFiles, takesFiles } from '../session/attachments.tsx';
@@ -114,17 +114,7 @@ export function NewSessionForm() {
         onRemove={(removed) => keepFiles(files.filter((file) => file !== removed))}
       />
       <div className="row">
-        <div className="field">
-          <label htmlFor={`${id}-agent`}>Agent</label>
-          <select id={`${id}-agent`} value={agent} onChange={(event) => setAgent(event.target.value)}>
-            <option value="">Chosen by the server</option>
-            {agents.map(({ providerId, label }) => (
-              <option key={providerId} value={providerId}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </div>
+        <AgentField value={agent} onChange={setAgent} agents={agents} isOpen />
         <div className="field">
           <label htmlFor={`${id}-model`}>Model</label>
           <input

@@ -4,7 +4,7 @@ import { Link, useLocation } from 'wouter';
 import type { ListJobsParams } from '../../../bridge/contract/jobs.ts';
 import type { JobRecord } from '../../../client/trestle-client.ts';
 import { trestle } from '../../data/bridge.ts';
-import { Dialog, ErrorBox, More, Since, useFilters } from '../../parts/parts.tsx';
+import { AgentField, Dialog, ErrorBox, More, Since, TaskField, useFilters } from '../../parts/parts.tsx';
 import { spanText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
@@ -207,27 +207,8 @@ function NewJob({ onClose }: { readonly onClose: () => void }) {
   return (
     <Dialog title="New job" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
-        <div className="field">
-          <label htmlFor={`${id}-prompt`}>What should be done?</label>
-          <textarea
-            id={`${id}-prompt`}
-            rows={4}
-            required
-            value={prompt}
-            onChange={(event) => setPrompt(event.target.value)}
-          />
-        </div>
-        <div className="field">
-          <label htmlFor={`${id}-agent`}>Agent</label>
-          <select id={`${id}-agent`} value={agent} onChange={(event) => setAgent(event.target.value)}>
-            <option value="">Chosen by the server</option>
-            {(capabilities.data?.providerCatalog ?? []).map(({ providerId, label }) => (
-              <option key={providerId} value={providerId}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </div>
+        <TaskField value={prompt} onChange={setPrompt} />
+        <AgentField value={agent} onChange={setAgent} agents={capabilities.data?.providerCatalog ?? []} isOpen />
         <div className="field">
           <label htmlFor={`${id}-priority`}>Priority</label>
           <select

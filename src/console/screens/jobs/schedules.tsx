@@ -1,5 +1,5 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, useId, useState } from 'react';
+import { type FormEvent, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import type { Schedule } from '../../../bridge/contract/schedules.ts';
 import {
@@ -11,15 +11,14 @@ import {
   removeSchedule,
   runSchedule,
 } from '../../data/bridge.ts';
-import { Dialog, ErrorBox, Field, More } from '../../parts/parts.tsx';
-import { visible } from '../../parts/text.ts';
+import { AgentField, Dialog, ErrorBox, Field, More, TaskField } from '../../parts/parts.tsx';
+import { TIME_ZONE, visible } from '../../parts/text.ts';
 import { Confirm, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useOwnName } from '../../shell/console-context.ts';
 import { JobTabs, jobAddress } from './jobs.tsx';
 
 /** Schedules fire without anyone looking: the list is read again now and then. */
 const REFRESH_MS = 15_000;
-const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** Tasks that become jobs at certain times. */
 export default function Schedules() {
@@ -200,7 +199,6 @@ function Details({ scheduleId, onClose }: { readonly scheduleId: string; readonl
 }
 
 function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readonly onMade: () => Promise<void> }) {
-  const id = useId();
   const work = useWork();
   const agents = useQuery({ queryKey: ['agents'], queryFn: listAgents });
   const [prompt, setPrompt] = useState('');
@@ -223,16 +221,7 @@ function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readon
   return (
     <Dialog title="New schedule" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
-        <div className="field">
-          <label htmlFor={`${id}-prompt`}>What should be done?</label>
-          <textarea
-            id={`${id}-prompt`}
-            rows={4}
-            required
-            value={prompt}
-            onChange={(event) => setPrompt(event.target.value)}
-          />
-        </div>
+        <TaskField value={prompt} onChange={setPrompt} />
         <Field
           label="When"
           value={when}
@@ -242,17 +231,7 @@ function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readon
           hint="A cron pattern (minute, hour, day of month, month, day of week), or a duration such as 30m, 6h or 1d."
         />
         <Field label="Name" value={name} onChange={setName} maxLength={200} hint="The task, unless given." />
-        <div className="field">
-          <label htmlFor={`${id}-agent`}>Agent</label>
-          <select id={`${id}-agent`} value={agent} onChange={(event) => setAgent(event.target.value)}>
-            <option value="">Chosen by the server</option>
-            {(agents.data ?? []).map(({ providerId, label }) => (
-              <option key={providerId} value={providerId}>
-                {visible(label)}
-              </option>
-            ))}
-          </select>
-        </div>
+        <AgentField value={agent} onChange={setAgent} agents={agents.data ?? []} isOpen />
         <button type="submit" className="primary" disabled={work.isBusy || prompt.trim() === ''}>
           Create
         </button>

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import type { CallsQuery } from '../../../completions/contract/calls.ts';
 import { type Call, listCalls, readCall } from '../../data/completions.ts';
 import { Dialog, ErrorBox, More, useFilters } from '../../parts/parts.tsx';
-import { countText, moneyText, visible } from '../../parts/text.ts';
+import { countText, moneyText, TIME_ZONE, visible } from '../../parts/text.ts';
 import { CopyCurl } from '../../parts/work.tsx';
 
 const OUTCOMES = ['ok', 'error', 'aborted', 'partial', 'cached'] as const;
@@ -17,7 +17,6 @@ const LABELS: Readonly<Record<(typeof TEXTS)[number], string>> = {
   from: 'From (UTC)',
   to: 'To (UTC)',
 };
-const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** Each call to a model, newest first. The filters are in the address. */
 export default function Calls() {

@@ -3,8 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import { useLocation } from 'wouter';
 import { trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
-import { ErrorBox } from '../../parts/parts.tsx';
-import { visible } from '../../parts/text.ts';
+import { AgentField, ErrorBox } from '../../parts/parts.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { FolderField, PermissionField } from '../board/new-session.tsx';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
@@ -98,20 +97,12 @@ export default function NewRun() {
           <fieldset key={step.key} className="step-input">
             <legend>Step {place + 1}</legend>
             <div className="row">
-              <div className="field">
-                <label htmlFor={`${id}-agent-${step.key}`}>Agent</label>
-                <select
-                  id={`${id}-agent-${step.key}`}
-                  value={step.providerId}
-                  onChange={({ target }) => change(step.key, { providerId: target.value })}
-                >
-                  {agents.map(({ providerId, label }) => (
-                    <option key={providerId} value={providerId}>
-                      {visible(label)}
-                    </option>
-                  ))}
-                </select>
-              </div>
+              <AgentField
+                value={step.providerId}
+                onChange={(providerId) => change(step.key, { providerId })}
+                agents={agents}
+                isOpen={false}
+              />
               {mode === 'sequence' && place < steps.length - 1 ? (
                 <div className="field">
                   <label htmlFor={`${id}-name-${step.key}`}>Name of its output</label>

@@ -2,7 +2,7 @@ import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import type { AuditQuery } from '../../../accounts/contract/administration.ts';
 import { type AuditPage, listAudit } from '../../data/administration.ts';
 import { ErrorBox, More, useFilters } from '../../parts/parts.tsx';
-import { visible } from '../../parts/text.ts';
+import { TIME_ZONE, visible } from '../../parts/text.ts';
 
 const FILTERS = [
   { name: 'event', label: 'Event', placeholder: 'login.failed' },
@@ -11,7 +11,6 @@ const FILTERS = [
   { name: 'address', label: 'Address', placeholder: '203.0.113.7' },
   { name: 'request', label: 'Request', placeholder: 'Id of a request' },
 ] as const;
-const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** What happened to accounts, newest first. The filters are in the address. */
 export default function Audit() {
