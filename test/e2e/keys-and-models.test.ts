@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
+import { timeLimit } from '../kit/time.ts';
 
 const MASTER_KEY = 'master-key-7c6b5a4d3e2f1';
 const chat = { model: 'demo/echo', messages: [{ role: 'user', content: 'one two three' }] };
@@ -151,7 +152,7 @@ test('usage survives kill -9 up to the flush interval, and a clean stop loses no
   const environment = { COMPLETIONS_MASTER_KEY: MASTER_KEY };
   const first = await startProgram(t, { dataDirectory, environment });
   for (let count = 0; count < 5; count += 1) await call(first.url, '/v1/chat/completions', MASTER_KEY, chat);
-  await delay(2500);
+  await delay(timeLimit(2500));
   await first.stop('SIGKILL');
   const second = await startProgram(t, { dataDirectory, environment });
   const requests = async (url: string) => (await call(url, '/usage', MASTER_KEY)).body.total.requests;

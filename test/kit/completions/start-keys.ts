@@ -6,6 +6,7 @@ import type { CompletionsSchema } from '../../../src/completions/storage/complet
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
+import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import type { RequestHead } from '../../../src/platform/http/surface.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
 import type { Logger } from '../../../src/platform/log/logger.ts';
@@ -70,6 +71,20 @@ export function headWith(key: string, changes: Partial<RequestHead> = {}): Reque
     secure: false,
     ...changes,
   };
+}
+
+/** How long others may take to see a change of a key: a second, and the time to ask. `until` stretches it on a loaded machine. */
+export const WITHIN_A_SECOND_MS = 1300;
+
+/** Whether a key is refused as one that nobody knows. */
+export async function isRefused({ access }: Pick<MeteredKeys, 'access'>, key: string): Promise<boolean> {
+  try {
+    await access.withKey(headWith(key));
+    return false;
+  } catch (error) {
+    if (errorCode(error) === 'INVALID_API_KEY') return true;
+    throw error;
+  }
 }
 
 /** What is admitted without waiting, as it is wherever one instance counts alone. */
