@@ -15,6 +15,9 @@ import {
 import { Accepted } from '../contract/session.ts';
 import { personOf } from '../principal.ts';
 import type { BridgeGroups } from '../settings.ts';
+import { createGatewayAgent } from './create-gateway-agent.ts';
+import { createGatewayLink, type GatewayLink } from './gateway-link.ts';
+import { describeGatewayFailure, loadDeviceKey } from './gateway-messages.ts';
 import {
   createInvokeTool,
   createToolRule,
@@ -24,10 +27,7 @@ import {
   matchesToolPattern,
   TOOLS_METHOD,
   toolMethods,
-} from '../tools/invoke-tool.ts';
-import { createGatewayAgent } from './create-gateway-agent.ts';
-import { createGatewayLink, type GatewayLink } from './gateway-link.ts';
-import { describeGatewayFailure, loadDeviceKey } from './gateway-messages.ts';
+} from './invoke-tool.ts';
 
 type GatewaySettings = BridgeGroups['gateway'];
 

@@ -18,13 +18,13 @@ import { createCallPeer, requestPeerFile } from '../forwarding/call-node.ts';
 import { principalOf } from '../principal.ts';
 import { createRpcOverHttp, type RpcOverHttpOptions } from '../rpc-over-http.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
+import type { SessionSummaries } from '../sessions/session-summaries.ts';
 import type { UpdateHub } from '../sessions/update-hub.ts';
 import type { ArtifactRow, BridgeSchema, SessionRow } from '../storage/bridge-schema.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
 import { createSessionStore } from '../storage/session-store.ts';
 import { createUpdateStore } from '../storage/update-store.ts';
 import { asClient } from '../team-work.ts';
-import type { SessionSummaries } from '../workbench/session-summaries.ts';
 import type { RegisteredInstance } from './instance-registry.ts';
 import {
   createRelayClient,

@@ -17,10 +17,10 @@ import {
   UnknownJob,
 } from '../contract/jobs.ts';
 import { mergedPages } from '../principal.ts';
+import { searchText } from '../sessions/session-summaries.ts';
 import type { JobRow } from '../storage/bridge-schema.ts';
 import type { JobFilters, JobPage, JobReportStore, ProviderCounts } from '../storage/job-report-store.ts';
 import type { JobDeliveryStore, JobStore } from '../storage/job-store.ts';
-import { searchText } from '../workbench/session-summaries.ts';
 import { toAttempt, toRecord } from './job-record.ts';
 import { invalid, type SubmitJob } from './submit-job.ts';
 

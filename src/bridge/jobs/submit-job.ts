@@ -14,10 +14,10 @@ import { readPlan } from '../multi-agent/multi-agent-plan.ts';
 import { type PrincipalFor, TENANT, workingFor } from '../principal.ts';
 import { type RouteRequest, wantsGateway } from '../routing/resolve-route.ts';
 import { readMcpServers, type ServerBox, type SessionMcpServer } from '../sessions/mcp-servers.ts';
+import { searchText } from '../sessions/session-summaries.ts';
 import type { JobRow, ScheduleRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
-import { searchText } from '../workbench/session-summaries.ts';
 import { type JobRequest, requestOf } from './job-record.ts';
 
 export interface JobSubmission {

@@ -17,7 +17,6 @@ import { createAuditStore, createSessionStore } from '../storage/session-store.t
 import { createSummaryStore } from '../storage/summary-store.ts';
 import { createTurnStore } from '../storage/turn-store.ts';
 import { createRetentionStore, createUpdateStore } from '../storage/update-store.ts';
-import { createSessionSummaries, type SessionSummaries } from '../workbench/session-summaries.ts';
 import { isWorktreeOf, type Worktrees } from '../worktrees/create-worktrees.ts';
 import { type Conversations, type ConversationsOptions, createConversations } from './conversations.ts';
 import {
@@ -32,6 +31,7 @@ import { createServerBox, type ServerBox, shownServers } from './mcp-servers.ts'
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
 import { createSessionStates } from './session-state.ts';
+import { createSessionSummaries, type SessionSummaries } from './session-summaries.ts';
 import type { TurnLimits } from './turn-limits.ts';
 import { createReplay, createTurnResumption } from './turn-resumption.ts';
 import { createTurnRunner, type TurnRunnerOptions } from './turn-runner.ts';

@@ -5,12 +5,12 @@ import { mergedPages } from '../principal.ts';
 import type { Conversations } from '../sessions/conversations.ts';
 import { type ServerBox, shownServers } from '../sessions/mcp-servers.ts';
 import { readChoices } from '../sessions/session-state.ts';
+import { type SessionSummaries, searchText } from '../sessions/session-summaries.ts';
 import type { SessionRow, SummaryRow } from '../storage/bridge-schema.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 import type { OpenTurn, SummaryPosition, SummaryStore } from '../storage/summary-store.ts';
 import { branchOf } from './folders.ts';
 import type { Permissions } from './permissions.ts';
-import { type SessionSummaries, searchText } from './session-summaries.ts';
 
 /** Lists sessions, shows one, and changes what people may change about it. */
 export interface SessionList {

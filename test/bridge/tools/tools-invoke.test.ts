@@ -8,7 +8,7 @@ import {
   createToolRule,
   createToolsOverHttp,
   matchesToolPattern,
-} from '../../../src/bridge/tools/invoke-tool.ts';
+} from '../../../src/bridge/gateway/invoke-tool.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { bearer, call } from '../../kit/bridge/session-client.ts';
 import { MAIN_TOKEN, REVIEW_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';

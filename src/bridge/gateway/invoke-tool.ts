@@ -7,8 +7,8 @@ import { createKnownSecrets } from '../../platform/log/hidden-secrets.ts';
 import { asObject, textOf } from '../agents/agent-text.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { ToolsInvokeParams, ToolsInvokeResult } from '../contract/routing.ts';
-import type { GatewayLink } from '../gateway/gateway-link.ts';
-import { describeGatewayFailure } from '../gateway/gateway-messages.ts';
+import type { GatewayLink } from './gateway-link.ts';
+import { describeGatewayFailure } from './gateway-messages.ts';
 
 /** Whether a name fits a pattern in which `*` stands for any characters. Takes a time that grows with both lengths only. */
 export function matchesToolPattern(pattern: string, name: string): boolean {

@@ -2,10 +2,15 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { Statement } from '../../platform/database/statement.ts';
 import type { AgentEvent } from '../agents/agent-provider.ts';
 import { TENANT } from '../principal.ts';
-import type { LiveSession, LiveTurn } from '../sessions/live-session.ts';
-import type { ResultBase, TurnOutcome } from '../sessions/turn-outcome.ts';
 import type { SummaryStore } from '../storage/summary-store.ts';
-import type { SessionChanges } from './session-changes.ts';
+import type { LiveSession, LiveTurn } from './live-session.ts';
+import type { ResultBase, TurnOutcome } from './turn-outcome.ts';
+
+/** Gets to know of changes that are stored. */
+interface SummaryListener {
+  changed(key: string): void;
+  closed(session: { readonly key: string; readonly id: string; readonly owner: string }): void;
+}
 
 /** Keeps the summaries of sessions up to date, with statements for commits that happen anyway. */
 export interface SessionSummaries {
@@ -16,7 +21,7 @@ export interface SessionSummaries {
   /** Notes what an agent reports. Returns a statement at most once a second for each session. */
   noted(session: LiveSession, event: AgentEvent): Statement | undefined;
   /** Calls the listener when a change of a summary is stored, or when the running turn does something else. */
-  onChange(listener: Pick<SessionChanges, 'changed' | 'closed'>): void;
+  onChange(listener: SummaryListener): void;
   /** Another instance has changed the summary of a session. */
   changedElsewhere(key: string): void;
   /** A change is stored. */
@@ -51,7 +56,7 @@ export function createSessionSummaries(
   tellOthers?: (key: string) => void,
 ): SessionSummaries {
   const running = new Map<string, LiveSummary>();
-  let listener: Pick<SessionChanges, 'changed' | 'closed'> | undefined;
+  let listener: SummaryListener | undefined;
   return {
     begun(session, turn, base, now) {
       const { key, id, owner, workingDirectory: folder } = session;
