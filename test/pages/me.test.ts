@@ -8,7 +8,7 @@ import { Secret, TOTP } from 'otpauth';
 import type { Page } from 'playwright-core';
 import { PNG } from 'pngjs';
 import { startProgram } from '../kit/running-program.ts';
-import { logIn, openAsAda, PASSWORD, TOKENS } from './logged-in.ts';
+import { addAuthenticator, logIn, openAsAda, PASSWORD, TOKENS } from './logged-in.ts';
 import { openPage, untilEqual } from './open-page.ts';
 
 const part = (page: Page, name: string) => page.getByRole('region', { name });
@@ -85,18 +85,7 @@ test('the own account: name, password, logins, access tokens', async (t) => {
 
 test('second factor and passkeys: a login that is not fresh is confirmed by password and code', async (t) => {
   const { page, problems, program, url } = await openAsAda(t, '/console/me');
-  const devtools = await page.context().newCDPSession(page);
-  await devtools.send('WebAuthn.enable');
-  await devtools.send('WebAuthn.addVirtualAuthenticator', {
-    options: {
-      protocol: 'ctap2',
-      transport: 'internal',
-      hasResidentKey: true,
-      hasUserVerification: true,
-      isUserVerified: true,
-      automaticPresenceSimulation: true,
-    },
-  });
+  await addAuthenticator(page);
 
   const factor = part(page, 'Second factor');
   await factor.getByRole('button', { name: 'Switch on' }).click();

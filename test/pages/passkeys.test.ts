@@ -1,27 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Page } from 'playwright-core';
 import { freePort } from '../kit/free-port.ts';
 import { startProgram } from '../kit/running-program.ts';
+import { addAuthenticator, PASSWORD } from './logged-in.ts';
 import { openPage } from './open-page.ts';
-
-const PASSWORD = 'copper kettle 47 over the pass';
-
-/** A phone or laptop that unlocks itself: discoverable passkeys, with its user verified. */
-async function addAuthenticator(page: Page): Promise<void> {
-  const devtools = await page.context().newCDPSession(page);
-  await devtools.send('WebAuthn.enable');
-  await devtools.send('WebAuthn.addVirtualAuthenticator', {
-    options: {
-      protocol: 'ctap2',
-      transport: 'internal',
-      hasResidentKey: true,
-      hasUserVerification: true,
-      isUserVerified: true,
-      automaticPresenceSimulation: true,
-    },
-  });
-}
 
 /** Runs in the page, by the cookie of the browser alone. */
 const STEPS = `
