@@ -112,6 +112,43 @@ for (const engine of engines) {
       }
     });
 
+    test('a refusal says after how many seconds to come again, and is none once that time is over', async () => {
+      const { clock, limiters, databases } = await twoLimiters();
+      const [limiter] = limiters;
+      assert.ok(limiter !== undefined);
+      const exports: Limited = { policy: 'export', key: 'usr_ann' };
+      for (let event = 0; event < 10; event += 1) await limiter.takeAll([exports]);
+      await clock.advance(MINUTE_MS + 1);
+      const refused = { code: 'RATE_LIMITED', details: { retryAfterSeconds: 59 * 60 } };
+      await assert.rejects(limiter.takeAll([{ ...exports, key: 'usr_bob' }, exports]), refused);
+      await assert.rejects(limiter.refuseWhileLocked(exports), refused);
+      assert.equal((await limiter.states([{ ...exports, key: 'usr_bob' }]))[0]?.left, 10, 'nothing was taken');
+      await clock.advance(59 * MINUTE_MS);
+      await limiter.refuseWhileLocked(exports);
+      limiter.refuseUntil(0);
+      await databases[0]?.write([limiter.take(exports)]);
+    });
+
+    test('only the failure that begins a lock has locked, and after the lock there are as many tries as the rule says', async () => {
+      const { clock, limiters, databases } = await twoLimiters();
+      const [limiter] = limiters;
+      const [database] = databases;
+      assert.ok(limiter !== undefined && database !== undefined);
+      const codes: Limited = { policy: 'second_factor', key: 'usr_ann' };
+      const fail = async () => {
+        const [{ rows }] = await database.write([limiter.count(codes)]);
+        return limiter.hasLocked(codes, rows[0]);
+      };
+      for (let failure = 1; failure < 5; failure += 1) assert.equal(await fail(), false, `${failure}`);
+      assert.equal(await fail(), true);
+      assert.equal(await fail(), false, 'nothing is counted while it is locked');
+      await clock.advance(5 * MINUTE_MS);
+      const left = async () => (await limiter.states([codes]))[0]?.left;
+      assert.equal(await left(), 5);
+      assert.equal(await fail(), false);
+      assert.equal(await left(), 4);
+    });
+
     test('locks grow with each further failure, and are forgotten after a quiet time', async () => {
       const { clock, limiters, databases } = await twoLimiters();
       const [limiter] = limiters;

@@ -144,6 +144,49 @@ describe('DB-10: the number of concurrent turns is limited', () => {
     assert.deepEqual(order.slice(0, 4), ['hostile', 'good', 'hostile', 'good']);
   });
 
+  test('one that gives up waiting leaves nothing behind: the next one, and it itself, may enter', async () => {
+    const gate = createFairGate(1, () => 1);
+    assert.ok(gate.tryEnter('ann'));
+    const [first, second] = [new AbortController(), new AbortController()];
+    const waits = [gate.enter('bob', first.signal), gate.enter('bob', second.signal)];
+    first.abort();
+    assert.equal(await waits[0], false);
+    gate.leave('ann');
+    assert.equal(await waits[1], true);
+    second.abort();
+    gate.leave('bob');
+    assert.ok(gate.hasRoom('bob'), 'nobody waits');
+    assert.ok(gate.tryEnter('bob'));
+    assert.ok(!gate.hasRoom('ann'));
+
+    const third = new AbortController();
+    const alone = gate.enter('ann', third.signal);
+    third.abort();
+    assert.equal(await alone, false);
+    gate.leave('bob');
+    assert.ok(gate.tryEnter('ann'));
+    gate.leave('ann');
+    assert.ok(gate.hasRoom('bob'));
+  });
+
+  test('one who has opened nothing has the places of the settings, and each agent has places of its own', () => {
+    const limits = createTurnLimits({
+      turns: 4,
+      turns_per_principal: 2,
+      turns_per_agent: 1,
+      waiting_turns: 3,
+      waiting_turns_per_principal: 1,
+    });
+    assert.deepEqual(
+      [1, 2, 3].map(() => limits.running.tryEnter('ann')),
+      [true, true, false],
+    );
+    assert.equal(limits.ofAgent('one'), limits.ofAgent('one'));
+    assert.ok(limits.ofAgent('one').tryEnter('ann'));
+    assert.ok(!limits.ofAgent('one').hasRoom('bob'));
+    assert.ok(limits.ofAgent('two').tryEnter('bob'));
+  });
+
   test('of a principal whose plan limits running turns, further turns wait until one has ended', async () => {
     const limits = createTurnLimits({
       turns: 4,

@@ -287,3 +287,17 @@ test('buckets that are full and not in use are forgotten when there are many, an
   assert.equal(buckets.of('used', 6000), used);
   assert.notEqual(buckets.of('idle', 6000), idle);
 });
+
+test('as much is held as was used in this second or the one before, and nothing after a quiet one', async () => {
+  const { clock, instance, asks } = start();
+  const bucket = instance().of('key', 6000);
+  const wantOfNext = async () => {
+    assert.equal(await bucket.take(1), 0);
+    return asks.at(-1)?.want;
+  };
+  assert.equal(await bucket.take(40), 0);
+  await clock.advance(1000);
+  assert.equal(await wantOfNext(), 41);
+  await clock.advance(3000);
+  assert.equal(await wantOfNext(), 1);
+});
