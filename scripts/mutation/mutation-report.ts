@@ -38,7 +38,7 @@ export function mutationTable(results: readonly AreaResult[]): string {
   const rows = results.map(({ area, mutants, found }) => {
     const score = scoreOf(mutants);
     const verdict = score >= GOAL ? 'met' : '**missed**';
-    return `| ${[area, found, ...counts(mutants), percent(score), `≥ ${GOAL} %`, verdict].join(' | ')} |`;
+    return `| ${[area, found, ...counts(mutants), scoreText(mutants, found), `≥ ${GOAL} %`, verdict].join(' | ')} |`;
   });
   return [
     '| area | mutants | tried | killed | timed out | survived | reached by no test | could not run | score | goal | |',
@@ -82,6 +82,18 @@ function counts(mutants: readonly Mutant[]): readonly number[] {
   const of = (status: string): number => mutants.filter((mutant) => mutant.status === status).length;
   const known = [of('Killed'), of('Timeout'), of('Survived'), of('NoCoverage')];
   return [mutants.length, ...known, mutants.length - known.reduce((sum, count) => sum + count, 0)];
+}
+
+/** Of a sample also between which scores that of all mutants lies in 19 of 20 samples (Wilson's interval). */
+function scoreText(mutants: readonly Mutant[], found: number): string {
+  const tried = mutants.filter(({ status }) => DETECTED.has(status) || UNDETECTED.has(status)).length;
+  const score = scoreOf(mutants);
+  if (mutants.length === found || tried === 0) return percent(score);
+  const share = score / 100;
+  const [z, n] = [1.96, tried];
+  const middle = (share + z ** 2 / (2 * n)) / (1 + z ** 2 / n);
+  const half = (z * Math.sqrt((share * (1 - share)) / n + z ** 2 / (4 * n ** 2))) / (1 + z ** 2 / n);
+  return `${percent(score)} (${Math.floor(100 * (middle - half))} to ${Math.ceil(100 * (middle + half))} %)`;
 }
 
 /** Rounded down, so that a goal just missed does not look met. */

@@ -21,13 +21,26 @@ test('the score is the share of mutants that were noticed, of those that could r
   const mutants = [...many(3, 'Killed'), ...many(1, 'Timeout'), ...many(1, 'Survived'), ...many(2, 'RuntimeError')];
   assert.match(
     mutationTable([{ area: 'jobs', mutants, found: 50 }]),
-    /\| jobs \| 50 \| 7 \| 3 \| 1 \| 1 \| 0 \| 2 \| 80\.0 % \| ≥ 80 % \| met \|$/,
+    /\| jobs \| 50 \| 7 \| 3 \| 1 \| 1 \| 0 \| 2 \| 80\.0 % \(37 to 97 %\) \| ≥ 80 % \| met \|$/,
   );
   const worse = [...mutants, ...many(1, 'NoCoverage')];
   assert.match(
     mutationTable([{ area: 'jobs', mutants: worse, found: 8 }]),
     /\| 66\.6 % \| ≥ 80 % \| \*\*missed\*\* \|$/,
   );
+});
+
+test('the score of a sample says between which scores that of all of them lies', () => {
+  const row = (tried: number, killed: number, found: number) => {
+    const mutants = [...many(killed, 'Killed'), ...many(tried - killed, 'Survived')];
+    return mutationTable([{ area: 'a', mutants, found }])
+      .split(' | ')
+      .at(-3);
+  };
+  assert.equal(row(40, 36, 252), '90.0 % (76 to 97 %)');
+  assert.equal(row(400, 360, 2520), '90.0 % (86 to 93 %)');
+  assert.equal(row(40, 40, 252), '100.0 % (91 to 100 %)');
+  assert.equal(row(40, 36, 40), '90.0 %');
 });
 
 test('what nobody noticed is named by its place, in order, and the lowest file comes first', () => {
@@ -83,7 +96,9 @@ test('the row of an area replaces that of its earlier run, says how it was made,
     /### mutation: jobs\n\nWritten by `npm run mutation -- jobs --share 25 --seed 3 --write` on 2026-01-02, of commit abc\.\n/,
   );
   const second = withAreaRun(first, run('jobs', 7));
-  assert.equal(second, first.replace('| jobs | 40 | 5 | 5 |', '| jobs | 40 | 7 | 7 |'));
+  const row = (count: number) => mutationTable([run('jobs', count).result]);
+  assert.equal(second, first.replace(row(5), row(7)));
+  assert.notEqual(second, first);
   assert.equal(withAreaRun(second, run('jobs', 7)), second);
 });
 
