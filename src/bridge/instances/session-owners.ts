@@ -301,12 +301,24 @@ export function createOwnerDispatch(
     return { accepted: true };
   }
 
+  /** Another instance may have taken a session whose turns are still known here: then that one is to end it. */
+  async function fromHere(call: MethodCall<BridgeClient>, sessionId: string): Promise<unknown> {
+    try {
+      return await dispatch(call);
+    } catch (error) {
+      if (!ENDINGS.has(call.method) || errorCode(error) !== 'SESSION_BUSY') throw error;
+      return toOwner(call, sessionId);
+    }
+  }
+
   return (call) => {
     // What is not a number does not survive the way, and is refused here.
     if (!isAboutSession(call.method) || Number.isNaN(call.caller.resume.afterSeq)) return dispatch(call);
     const { sessionId, threadId } = Object(call.params) as Readonly<Record<string, unknown>>;
     if (typeof sessionId === 'string' && sessionId !== '') {
-      return isBusyHere(call.caller.caller.principal.id, sessionId) ? dispatch(call) : toOwner(call, sessionId);
+      return isBusyHere(call.caller.caller.principal.id, sessionId)
+        ? fromHere(call, sessionId)
+        : toOwner(call, sessionId);
     }
     return typeof threadId === 'string' && threadId !== '' && ENDINGS.has(call.method)
       ? toThread(call, threadId)

@@ -255,7 +255,9 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       mayShow: lease.isHeld,
       statement(key) {
         const session = table.byKey(key);
-        return session?.stored === 'open' ? sessions.fence(key, session.epoch) : undefined;
+        // One that is being closed counts as closed before that is stored.
+        const isStored = session !== undefined && session.stored !== 'absent';
+        return isStored ? sessions.fence(key, session.epoch) : undefined;
       },
       async isKept(key) {
         const session = table.byKey(key);

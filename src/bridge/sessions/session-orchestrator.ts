@@ -292,11 +292,18 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     if (session.state === 'elsewhere') throw new AppError('SESSION_BUSY');
     change(session, { kind: 'close' });
     stopAll(session);
+    // Another bridge has taken it: what is left of it, and who follows it here, belong to that one.
+    if (session.stream.isAbandoned()) return leaveClosing(session);
     await Promise.all([session.running, session.held]);
     if (session.stored !== 'open') return void change(session, { kind: 'closed', now: clock.now() });
     const discarded = discard(session);
     hub.end(session.key);
-    await records.close(session, discarded);
+    if (!(await records.close(session, discarded))) leaveClosing(session);
+  }
+
+  function leaveClosing(session: LiveSession): never {
+    table.remove(session);
+    throw new AppError('SESSION_BUSY');
   }
 
   return {

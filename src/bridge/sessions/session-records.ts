@@ -53,8 +53,8 @@ export interface SessionRecords {
   isUnused(session: LiveSession, since: number): Promise<boolean>;
   /** Removes a closed session, its last number included. */
   forget(session: LiveSession): Promise<void>;
-  /** Removes all but the last number, as soon as what the agent and the disk have of it is out of the way. */
-  close(session: LiveSession, discarded: Promise<void>): Promise<void>;
+  /** Removes all but the last number once what agent and disk have of it is out of the way. False: another bridge has taken it. */
+  close(session: LiveSession, discarded: Promise<void>): Promise<boolean>;
 }
 
 export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
@@ -122,9 +122,9 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   }
 
   /** Resolves when it is stored; rejects at the first failure, though it is stored later if that can be done. */
-  function storeSoon(statements: readonly Statement[]): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    void log.store(statements).then(resolve);
+  function storeSoon<Result>(stored: Promise<Result>): Promise<Result> {
+    const { promise, resolve, reject } = Promise.withResolvers<Result>();
+    void stored.then(resolve);
     log.flush().catch(reject);
     return promise;
   }
@@ -309,7 +309,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       stream.emit(stageUpdate(base, 'cancelled', 'The message was removed before its turn began.'));
       const lastSeq = stream.lastSeq();
       const isHeld = stream.isHolding();
-      await storeSoon([turns.end({ id: turn.id, status: 'cancelled', outcome, lastSeq, now: clock.now() })]);
+      await storeSoon(log.store([turns.end({ id: turn.id, status: 'cancelled', outcome, lastSeq, now: clock.now() })]));
       summaries.stored(key);
       // A number that is held may wait until the turn before it begins; the caller need not.
       turn.lastSeq = isHeld ? 0 : lastSeq;
@@ -385,12 +385,13 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       const row = await sessions.find(id, owner);
       return row !== undefined && row.instance === '' && row.updated_at < since;
     },
-    forget: (session) => storeSoon(change(session, { kind: 'forgotten' })),
+    forget: (session) => storeSoon(log.store(change(session, { kind: 'forgotten' }))),
     async close(session, discarded) {
       const statements = change(session, { kind: 'closed', now: clock.now() });
       await discarded;
-      await storeSoon(statements);
-      summaries.closed(session);
+      const isClosed = await storeSoon(log.storeOwn(session.key, statements));
+      if (isClosed) summaries.closed(session);
+      return isClosed;
     },
   };
 }

@@ -2,11 +2,18 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PeerAnswer } from '../../../src/bridge/forwarding/call-node.ts';
 import type { RelayTarget } from '../../../src/bridge/instances/relay-call.ts';
-import { createViaOwner, type SessionOwners } from '../../../src/bridge/instances/session-owners.ts';
+import {
+  createOwnerDispatch,
+  createViaOwner,
+  type SessionOwners,
+} from '../../../src/bridge/instances/session-owners.ts';
+import { MAIN } from '../../../src/bridge/principal.ts';
 import type { SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
-import { errorCode } from '../../../src/platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../../src/platform/errors/app-error.ts';
+import { callOf } from '../../faults/simulation/bridge/played-bridge.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
+const NO_RESUME = { afterSeq: undefined, idempotencyKey: '' };
 const REFUSED = { kind: 'failed', reason: 'nothing listens at its address', outcome: 'not_started' } as PeerAnswer;
 const CUT_OFF = { kind: 'failed', reason: 'the connection was closed', outcome: 'unknown' } as PeerAnswer;
 const SERVED = { kind: 'result', result: 'served there' } as PeerAnswer;
@@ -61,4 +68,39 @@ test('a call that may have been served is not asked again unless it may be repea
   const repeated = callElsewhere([REFUSED, CUT_OFF, REFUSED, SERVED], true);
   await repeated.clock.advance(3_000);
   assert.equal(await repeated.answer, 'served there');
+});
+
+test('the end of a session that another instance has taken is asked of that one, and a turn is refused', async () => {
+  const asked: string[] = [];
+  const clock = createFakeClock();
+  const owners = {
+    find: async () => ({ key: 's', closed_at: null }) as SessionRow,
+    ofRow: async () => ({ id: 'other', address: 'http://127.0.0.1:1' }) as RelayTarget,
+    isTaken: () => true,
+  } as Partial<SessionOwners> as SessionOwners;
+  const common = { owners, clock, stopped: new AbortController().signal, onFailure: () => undefined };
+  const dispatch = createOwnerDispatch(
+    {
+      ...common,
+      relay: {
+        async ask(_target, { method }) {
+          asked.push(method);
+          return { kind: 'result', result: { accepted: true } };
+        },
+      },
+      isBusyHere: () => true,
+      endJobs: async () => undefined,
+      feeds: () => undefined,
+      viaOwner: createViaOwner(common),
+    },
+    async () => {
+      throw new AppError('SESSION_BUSY');
+    },
+  );
+  const client = { caller: { principal: MAIN }, sink: undefined, stays: false, resume: NO_RESUME };
+  const call = (method: string) => dispatch(callOf(client, { method, params: { sessionId: 's' } })) as Promise<unknown>;
+  await call('session.close');
+  await call('session.cancel');
+  await assert.rejects(call('session.message'), { code: 'SESSION_BUSY' });
+  assert.deepEqual(asked, ['session.close', 'session.cancel']);
 });
