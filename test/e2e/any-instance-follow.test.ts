@@ -88,6 +88,26 @@ test('DS-5: clients of another instance get every update once, in order, from wh
   await until('the next turn', () => now.seqs().at(-1) === last, PATIENCE_MS);
 });
 
+test('a client of another instance gets a session that is closed and started again', async () => {
+  const turn = { sessionId: 'again', taskPrompt: 'hello', routing: QUICK };
+  await call(one, 'session.start', turn);
+  const follower = await follow(other, 'again', 0);
+  const here = await follow(one, 'again', 0);
+  const before = (await stored(one, 'again')).at(-1);
+  for (const { seqs } of [follower, here]) await until('the first turn', () => seqs().at(-1) === before, PATIENCE_MS);
+  // Each time another instance starts it.
+  for (const instance of [one, other, one]) {
+    await call(instance, 'session.close', { sessionId: 'again' });
+    const { result } = (await call(instance, 'session.start', turn)) as { readonly result?: Row };
+    assert.equal(result?.status, 'completed');
+    const all = await stored(one, 'again');
+    for (const { seqs } of [follower, here]) {
+      await until('the new turn', () => seqs().at(-1) === all.at(-1), PATIENCE_MS);
+      assert.deepEqual(seqs().slice(-all.length), all);
+    }
+  }
+});
+
 test('DS-5: updates of another instance arrive while its turn runs, and not only when they are stored', async (t) => {
   const follower = await follow(other, 'live', 0);
   const from = performance.now();

@@ -33,7 +33,8 @@ interface SessionFeedsOptions {
     | 'keepWhole'
     | 'isFollowed'
     | 'followed'
-    | 'end'
+    | 'close'
+    | 'onEnd'
   >;
   readonly updates: Pick<UpdateStore, 'lastSeq'>;
   readonly clock: Clock;
@@ -83,8 +84,8 @@ const FLUSH_MS = 12_000;
 export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   const { sessions, owners, hub, updates, clock, log } = options;
   const feeds = new Map<string, Feed>();
-  /** By connection, the sessions that it follows: their keys, with their names. */
-  const keysOf = new Map<NotificationSink, Map<string, string>>();
+  /** By connection, the sessions that it follows: their keys, with what it waited for. */
+  const keysOf = new Map<NotificationSink, Map<string, Waiting>>();
   /** Connections that wait for a session to start, here or elsewhere. */
   const waiting = new Map<NotificationSink, Waiting>();
   const stopped = new AbortController();
@@ -145,7 +146,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       // Those who follow a session that was here before are known to the hub alone.
       if (feed.isAdopted && ((target === undefined && isWhole) || !hub.isFollowed(feed.key))) return;
       if (session?.closed_at !== null && session !== undefined) {
-        hub.end(feed.key);
+        hub.close(feed.key);
         return;
       }
       await next(feed, target === undefined ? LOOK_MS : AGAIN_MS, signal);
@@ -246,14 +247,15 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   ): Promise<'here' | 'gets it here' | 'nowhere' | 'elsewhere'> {
     const session = await owners.find(waits.principal, waits.sessionId, false);
     if (session === undefined || session.closed_at !== null) return 'nowhere';
-    if ((await owners.ofRow(session)) === undefined && !owners.isTaken(session))
-      return hub.sentUpTo(session.key, receiver) === undefined ? 'here' : 'gets it here';
-    // It may have gone, or may follow it already.
-    if (waiting.get(receiver) !== waits) return 'elsewhere';
-    waiting.delete(receiver);
     const { key } = session;
-    const keys = keysOf.get(receiver) ?? new Map<string, string>();
-    keysOf.set(receiver, keys.set(key, waits.sessionId));
+    const isHere = (await owners.ofRow(session)) === undefined && !owners.isTaken(session);
+    const place = isHere ? (hub.sentUpTo(key, receiver) === undefined ? 'here' : 'gets it here') : 'elsewhere';
+    // It may have gone, or may follow it already.
+    if (waiting.get(receiver) !== waits) return place;
+    const keys = keysOf.get(receiver) ?? new Map<string, Waiting>();
+    keysOf.set(receiver, keys.set(key, waits));
+    if (isHere) return place;
+    waiting.delete(receiver);
     await open(session).ready;
     // One that was found in the store a moment ago has got what was there.
     const after = hub.sentUpTo(key, receiver) ?? from ?? (await lastSeqOf(key));
@@ -261,6 +263,20 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     if (keysOf.get(receiver) === keys) await hub.subscribeAfter(key, receiver, after);
     else closeUnused(keys.keys());
     return 'elsewhere';
+  }
+
+  async function followHere(waits: Waiting, afterSeq: number | undefined, receiver: NotificationSink): Promise<void> {
+    const { principal, sessionId } = waits;
+    waiting.delete(receiver);
+    await sessions.follow(principal, sessionId, afterSeq, receiver);
+    const key = keyOf(receiver, sessionId);
+    // What was found may be a beginning that is taken back: then the next session of that name is waited for.
+    const isUnbegun = key !== undefined && hub.sentUpTo(key, receiver) === undefined;
+    if (isUnbegun && !waiting.has(receiver)) waiting.set(receiver, { ...waits, isOpening: false });
+  }
+
+  function keyOf(receiver: NotificationSink, sessionId: string): string | undefined {
+    return [...(keysOf.get(receiver) ?? [])].findLast(([, waits]) => waits.sessionId === sessionId)?.[0];
   }
 
   async function lastSeqOf(key: string): Promise<number> {
@@ -307,19 +323,27 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   }
 
   async function lookFor(receiver: NotificationSink, waits: Waiting): Promise<void> {
-    const { principal, sessionId, afterSeq = 0 } = waits;
+    const { afterSeq = 0 } = waits;
     try {
       const place = await followElsewhere(waits, afterSeq, receiver);
       if (waiting.get(receiver) !== waits || place === 'nowhere') return;
-      waiting.delete(receiver);
       // Another instance has started it, and has gone since then.
-      if (place === 'here') await sessions.follow(principal, sessionId, afterSeq, receiver);
+      if (place === 'here') await followHere(waits, afterSeq, receiver);
+      else waiting.delete(receiver);
     } catch (error) {
       if (waiting.get(receiver) === waits) throw error;
       // It may have got some updates by now: its client resumes after the last of them.
       receiver.lost();
     }
   }
+
+  // The beginning of a session here was taken back: the next one of its name may begin elsewhere.
+  hub.onEnd((key, receivers) => {
+    for (const receiver of receivers) {
+      const waits = keysOf.get(receiver)?.get(key);
+      if (waits !== undefined && !waiting.has(receiver)) waiting.set(receiver, { ...waits, isOpening: false });
+    }
+  });
 
   const onLookError = (error: unknown) =>
     log.warn({ err: error }, 'sessions of other instances could not be looked for');
@@ -332,8 +356,8 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       const place = await followElsewhere(waits, afterSeq, receiver);
       waits.isOpening = false;
       if (place === 'elsewhere' || waiting.get(receiver) !== waits) return;
-      if (place !== 'nowhere') waiting.delete(receiver);
-      await sessions.follow(principal, sessionId, afterSeq, receiver);
+      if (place === 'nowhere') await sessions.follow(principal, sessionId, afterSeq, receiver);
+      else await followHere(waits, afterSeq, receiver);
     },
     forget(receiver) {
       waiting.delete(receiver);
@@ -354,7 +378,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     flush,
     gets: hub.gets,
     reached: hub.reached,
-    keyOf: (receiver, sessionId) => [...(keysOf.get(receiver) ?? [])].findLast(([, name]) => name === sessionId)?.[0],
+    keyOf,
     follows(receiver, { key, sessionId }) {
       const isWaiting = waiting.get(receiver)?.sessionId === sessionId;
       if (isWaiting) {

@@ -359,6 +359,7 @@ export async function serveFollower(
   const over = new AbortController();
   const receiver: NotificationSink = {
     ...sink,
+    isInstance: true,
     update: () => undefined,
     stored: (text, _at, seq) => call.notify(UPDATE, { seq, text }),
     lost: () => over.abort(),

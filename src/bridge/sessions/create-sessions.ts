@@ -26,7 +26,7 @@ import {
   settleInterrupted,
   sweepOldRecords,
 } from './housekeeping.ts';
-import { createSessionTable, type LiveSession, stopTurn } from './live-session.ts';
+import { createSessionTable, forgetUnbegun, type LiveSession, stopTurn } from './live-session.ts';
 import { createServerBox, type ServerBox, shownServers } from './mcp-servers.ts';
 import { createSessionOrchestrator, type SessionOrchestrator } from './session-orchestrator.ts';
 import { createSessionRecords } from './session-records.ts';
@@ -185,6 +185,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     makeId,
     write,
     insertUpdates: updates.insert,
+    doubtOver: (session) => forgetUnbegun(session, table, hub),
     async readUpdate(key, seq) {
       const [chunk] = await updates.readAfter(key, seq - 1);
       return chunk?.updates.split('\n')[seq - chunk.first_seq];

@@ -12,6 +12,7 @@ import type { EndedTurn } from '../storage/turn-store.ts';
 import type { SessionMcpServer } from './mcp-servers.ts';
 import { newSession, type SessionFacts, type SessionStates } from './session-state.ts';
 import type { ResultBase } from './turn-outcome.ts';
+import type { NotificationSink, UpdateHub } from './update-hub.ts';
 import type { UpdateStream } from './update-stream.ts';
 
 /** A call of `session.start` or `session.message`, as the sessions see it. */
@@ -187,6 +188,13 @@ export function isBusy({ turns, closing, held }: LiveSession): boolean {
   return turns.length > 0 || closing !== undefined || held !== undefined;
 }
 
+/** Forgets a session that never began. While it is in doubt whether it did, the next call about it must find it. */
+export function forgetUnbegun(session: LiveSession, table: Pick<SessionTable, 'remove'>, hub: Pick<UpdateHub, 'end'>) {
+  if (session.stored !== 'absent' || session.isDoubted || session.turns.length > 0) return;
+  table.remove(session);
+  hub.end(session.key);
+}
+
 /** Asks a turn to end; its outcome tells when it has. The first reason counts. */
 export function stopTurn(turn: LiveTurn, reason: StopReason): void {
   if (turn.stopReason !== undefined) return;
@@ -320,4 +328,65 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
 /** A session that is only about to begin has no thread yet but the one that was asked for. */
 function threadsOf({ threadId, turns, id, stored }: LiveSession): string[] {
   return [stored === 'open' ? threadId : '', ...turns.map(({ request }) => request.threadId || id)];
+}
+
+/** A connection that wants a session which, as far as it is known, is not there. */
+interface EarlyFollower {
+  readonly receiver: NotificationSink;
+  readonly principal: Principal;
+  readonly sessionId: string;
+  /** The last number that it has. */
+  readonly afterSeq: number;
+  /** The session has started since then: the connection is its client since before its first update. */
+  isAdmitted: boolean;
+}
+
+/**
+ * Who follows a session before it starts: an app that submits a job gets its answer before the job's session begins.
+ * There is one entry for each connection, until it goes.
+ */
+interface EarlyFollowers {
+  add(principal: Principal, sessionId: string, afterSeq: number, receiver: NotificationSink): void;
+  /** Whether it still waits. False when its session has started, or the connection has gone. */
+  isWaiting(receiver: NotificationSink): boolean;
+  /** Those who become clients of a session that starts, or, where it has started elsewhere, who still wait for it. */
+  admit(
+    session: { readonly id: string; readonly owner: string },
+    isNew: boolean,
+  ): readonly Pick<EarlyFollower, 'receiver' | 'afterSeq'>[];
+  remove(receiver: NotificationSink): void;
+}
+
+export function createEarlyFollowers(): EarlyFollowers {
+  const byReceiver = new Map<NotificationSink, EarlyFollower>();
+  const bySession = new Map<string, Set<NotificationSink>>();
+
+  function remove(receiver: NotificationSink): void {
+    const { sessionId = '' } = byReceiver.get(receiver) ?? {};
+    byReceiver.delete(receiver);
+    const receivers = bySession.get(sessionId);
+    if (receivers?.delete(receiver) && receivers.size === 0) bySession.delete(sessionId);
+  }
+
+  return {
+    add(principal, sessionId, afterSeq, receiver) {
+      remove(receiver);
+      byReceiver.set(receiver, { receiver, principal, sessionId, afterSeq, isAdmitted: false });
+      const receivers = bySession.get(sessionId) ?? new Set<NotificationSink>();
+      bySession.set(sessionId, receivers.add(receiver));
+    },
+    isWaiting: (receiver) => byReceiver.get(receiver)?.isAdmitted === false,
+    admit({ id, owner }, isNew) {
+      const admitted: EarlyFollower[] = [];
+      for (const receiver of bySession.get(id) ?? []) {
+        const follower = byReceiver.get(receiver);
+        if (follower === undefined || !sees(follower.principal, owner)) continue;
+        if (follower.isAdmitted && !isNew) continue;
+        follower.isAdmitted = true;
+        admitted.push(follower);
+      }
+      return admitted;
+    },
+    remove,
+  };
 }

@@ -9,8 +9,10 @@ import { hasProgress } from '../multi-agent/run-step.ts';
 import { requireMay, workingFor } from '../principal.ts';
 import { availableRoute, gatewayRoute, multiAgentRoute, wantsGateway } from '../routing/resolve-route.ts';
 import {
+  createEarlyFollowers,
   createLiveTurn,
   createSessionOrder,
+  forgetUnbegun,
   isBusy,
   type JobTurnRequest,
   type LiveSession,
@@ -25,7 +27,7 @@ import { idsOf, type TurnLimits, takePlace } from './turn-limits.ts';
 import { answerOf, continuationLost, resultBase } from './turn-outcome.ts';
 import type { TurnResumption } from './turn-resumption.ts';
 import { originOf, runsSeveralAgents, type TurnRunner } from './turn-runner.ts';
-import { createEarlyFollowers, type NotificationSink, ofTurn, type UpdateHub } from './update-hub.ts';
+import { type NotificationSink, ofTurn, type UpdateHub } from './update-hub.ts';
 
 /** Sessions as apps see them. */
 export interface SessionOrchestrator {
@@ -236,10 +238,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     session.running = undefined;
     change(session, { kind: 'idle' });
     tellIdle();
-    // While it is in doubt, the next call about it must find it.
-    if (session.stored !== 'absent' || session.isDoubted) return;
-    table.remove(session);
-    hub.end(session.key);
+    forgetUnbegun(session, table, hub);
   }
 
   /** A turn comes first in its session and waits for a place: its caller gets the notice that it was accepted. */
@@ -292,12 +291,12 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     if (session.state === 'elsewhere') throw new AppError('SESSION_BUSY');
     change(session, { kind: 'close' });
     stopAll(session);
+    await Promise.all([session.running, session.held]);
     // Another bridge has taken it: what is left of it, and who follows it here, belong to that one.
     if (session.stream.isAbandoned()) return leaveClosing(session);
-    await Promise.all([session.running, session.held]);
     if (session.stored !== 'open') return void change(session, { kind: 'closed', now: clock.now() });
     const discarded = discard(session);
-    hub.end(session.key);
+    hub.close(session.key);
     if (!(await records.close(session, discarded))) leaveClosing(session);
   }
 
@@ -364,8 +363,8 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
         return;
       }
       early.remove(receiver);
-      const { key } = session;
-      if (afterSeq === undefined) hub.subscribe(key, receiver);
+      const { key, stream } = session;
+      if (afterSeq === undefined) hub.subscribe(key, receiver, stream.shownSeq());
       else await hub.subscribeAfter(key, receiver, afterSeq);
     },
     forget(receiver) {

@@ -68,6 +68,8 @@ export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'>
   readonly instance: string;
   write(statements: readonly Statement[]): Promise<readonly StatementResult[]>;
   readonly insertUpdates: UpdateStore['insert'];
+  /** It is known whether a session has begun, which was not known before. */
+  doubtOver(session: LiveSession): void;
   /** The text of one update, as it is stored. */
   readUpdate(sessionKey: string, seq: number): Promise<string | undefined>;
 }
@@ -288,6 +290,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     void log.store([...undone, ...discarded]).then(() => {
       change(session, { kind: 'doubt over' });
       if (holdsNumbers) session.stream.noteReserved(upTo);
+      options.doubtOver(session);
     });
   }
 

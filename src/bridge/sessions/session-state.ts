@@ -92,6 +92,8 @@ export function createSessionStates(store: Statements, instance: string, home = 
     switch (event.kind) {
       case 'found': {
         const { row } = event;
+        // It shows the beginning that is being taken back.
+        if (session.isDoubted && row.instance === instance) return to({});
         const found = row.closed_at === null ? 'open' : 'closed';
         const isElsewhere = row.instance !== '' && row.instance !== instance;
         const { choices, epoch } = row;

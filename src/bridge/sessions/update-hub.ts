@@ -1,5 +1,4 @@
 import type { Clock } from '../../platform/clock/clock.ts';
-import { type Principal, sees } from '../../platform/identity/principal.ts';
 import { type RawJson, rawJson } from '../../platform/json-rpc/envelope.ts';
 import { isQuestion, wireText } from './update-text.ts';
 
@@ -16,6 +15,8 @@ export interface NotificationSink {
   drained(): Promise<boolean>;
   /** Called when its updates can no longer be read from the store: its client must resume. */
   lost(): void;
+  /** It is another instance, which decides itself whom it sends the updates to. */
+  readonly isInstance?: boolean;
 }
 
 /**
@@ -62,8 +63,12 @@ export interface UpdateHub {
   gets(sessionKey: string, receiver: NotificationSink, seq: number): boolean;
   /** The sessions that are followed. */
   followed(): readonly string[];
-  /** The session is over: nobody is its client any more. */
+  /** The session is closed: who has only called its turns is no client any more; who follows it gets what starts in its place. */
+  close(sessionKey: string): void;
+  /** There is no session of that key, and never will be: nobody is its client any more. */
   end(sessionKey: string): void;
+  /** Calls the listener with the receivers of each session that `end` has ended. */
+  onEnd(listener: (sessionKey: string, receivers: readonly NotificationSink[]) => void): void;
   /** The connection is gone. */
   forget(receiver: NotificationSink): void;
 }
@@ -98,6 +103,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
   const bySession = new Map<string, Map<NotificationSink, Subscription>>();
   const byReceiver = new Map<NotificationSink, Set<string>>();
   const whole = new Set<string>();
+  const endListeners: Parameters<UpdateHub['onEnd']>[0][] = [];
 
   /** Whether something that was stored elsewhere may lie between what a receiver has got and this update. */
   function isGap(sessionKey: string, { hasPast, sentUpTo }: Subscription, seq: number): boolean {
@@ -282,9 +288,17 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       return true;
     },
     followed: () => [...bySession.keys()],
-    end(sessionKey) {
-      for (const receiver of bySession.get(sessionKey)?.keys() ?? []) unsubscribe(sessionKey, receiver);
+    close(sessionKey) {
+      for (const { hasPast, receiver } of [...(bySession.get(sessionKey)?.values() ?? [])]) {
+        if (!hasPast && receiver.isInstance !== true) unsubscribe(sessionKey, receiver);
+      }
     },
+    end(sessionKey) {
+      const receivers = [...(bySession.get(sessionKey)?.keys() ?? [])];
+      for (const receiver of receivers) unsubscribe(sessionKey, receiver);
+      for (const listener of endListeners) listener(sessionKey, receivers);
+    },
+    onEnd: (listener) => void endListeners.push(listener),
     forget(receiver) {
       for (const sessionKey of byReceiver.get(receiver) ?? []) unsubscribe(sessionKey, receiver);
     },
@@ -328,65 +342,4 @@ function wait(subscription: Subscription, seq: number, text: string): void {
   subscription.waiting = [];
   subscription.waitingLength = 0;
   subscription.isInLog = true;
-}
-
-/** A connection that wants a session which, as far as it is known, is not there. */
-interface EarlyFollower {
-  readonly receiver: NotificationSink;
-  readonly principal: Principal;
-  readonly sessionId: string;
-  /** The last number that it has. */
-  readonly afterSeq: number;
-  /** The session has started since then: the connection is its client since before its first update. */
-  isAdmitted: boolean;
-}
-
-/**
- * Who follows a session before it starts: an app that submits a job gets its answer before the job's session begins.
- * There is one entry for each connection, until it goes.
- */
-interface EarlyFollowers {
-  add(principal: Principal, sessionId: string, afterSeq: number, receiver: NotificationSink): void;
-  /** Whether it still waits. False when its session has started, or the connection has gone. */
-  isWaiting(receiver: NotificationSink): boolean;
-  /** Those who become clients of a session that starts, or, where it has started elsewhere, who still wait for it. */
-  admit(
-    session: { readonly id: string; readonly owner: string },
-    isNew: boolean,
-  ): readonly Pick<EarlyFollower, 'receiver' | 'afterSeq'>[];
-  remove(receiver: NotificationSink): void;
-}
-
-export function createEarlyFollowers(): EarlyFollowers {
-  const byReceiver = new Map<NotificationSink, EarlyFollower>();
-  const bySession = new Map<string, Set<NotificationSink>>();
-
-  function remove(receiver: NotificationSink): void {
-    const { sessionId = '' } = byReceiver.get(receiver) ?? {};
-    byReceiver.delete(receiver);
-    const receivers = bySession.get(sessionId);
-    if (receivers?.delete(receiver) && receivers.size === 0) bySession.delete(sessionId);
-  }
-
-  return {
-    add(principal, sessionId, afterSeq, receiver) {
-      remove(receiver);
-      byReceiver.set(receiver, { receiver, principal, sessionId, afterSeq, isAdmitted: false });
-      const receivers = bySession.get(sessionId) ?? new Set<NotificationSink>();
-      bySession.set(sessionId, receivers.add(receiver));
-    },
-    isWaiting: (receiver) => byReceiver.get(receiver)?.isAdmitted === false,
-    admit({ id, owner }, isNew) {
-      const admitted: EarlyFollower[] = [];
-      for (const receiver of bySession.get(id) ?? []) {
-        const follower = byReceiver.get(receiver);
-        if (follower === undefined || !sees(follower.principal, owner)) continue;
-        if (follower.isAdmitted && !isNew) continue;
-        follower.isAdmitted = true;
-        admitted.push(follower);
-      }
-      return admitted;
-    },
-    remove,
-  };
 }

@@ -179,3 +179,106 @@ test('a client keeps its connection while the owner of its session leaves, and g
   await followed;
   assert.deepEqual([seen, isLost], [STORED, false]);
 });
+
+test('a client of a session that another instance has closed gets the session that is started in its place', async (t) => {
+  const clock = createFakeClock();
+  const seen: number[] = [];
+  const stored: number[] = [];
+  const hub = createUpdateHub(async (_key, to, after) => {
+    for (const seq of stored.filter((each) => each > after)) to.update(rawJson('{}'), seq);
+    return Math.max(after, ...stored);
+  }, clock);
+  let closedAt: number | null = null;
+  const session = () => ({ key: 's', closed_at: closedAt }) as SessionRow;
+  const streams: { update(seq: number, text: string): void; end(): void }[] = [];
+  const feeds = createSessionFeeds({
+    hub,
+    clock,
+    sessions: { follow: async () => assert.fail('the session is elsewhere'), forget: hub.forget },
+    owners: {
+      find: async () => session(),
+      byKey: async () => session(),
+      ofRow: async () => (closedAt === null ? ({ id: 'other' } as unknown as RelayTarget) : undefined),
+      isTaken: () => false,
+    },
+    updates: { lastSeq: async () => 0 },
+    log: { warn: (_facts, text) => assert.fail(text) },
+    openStream: async (_target, _session, on) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      streams.push({ update: on.update, end: resolve });
+      on.accepted();
+      await promise;
+      return undefined as never;
+    },
+    flush: async () => ({ kind: 'result', result: {} }),
+  });
+  t.after(async () => {
+    for (const { end } of streams) end();
+    await feeds.stop();
+  });
+  const receiver: NotificationSink = {
+    update: (_params, seq) => void seen.push(seq),
+    isBehind: () => false,
+    drained: async () => true,
+    lost: () => assert.fail('it has missed nothing'),
+  };
+  await feeds.follow(MAIN, 'session', 0, receiver);
+  streams[0]?.update(1, '{}');
+  closedAt = 1;
+  streams[0]?.end();
+  feeds.woken('s');
+  await clock.advance(5_000);
+  assert.deepEqual([seen, streams.length], [[1], 1]);
+  closedAt = null;
+  stored.push(513);
+  feeds.woken('s');
+  await until('the stream of the new session', () => streams.length === 2);
+  streams[1]?.update(513, '{}');
+  await until('its update', () => seen.length > 1);
+  assert.deepEqual(seen, [1, 513]);
+});
+
+test('a client of a session whose beginning here is taken back waits for the next one, wherever that begins', async (t) => {
+  const clock = createFakeClock();
+  const seen: number[] = [];
+  const hub = createUpdateHub(async (_key, _to, after) => after, clock);
+  let stored: SessionRow | undefined = { key: 'first', closed_at: null } as SessionRow;
+  const feeds = createSessionFeeds({
+    hub,
+    clock,
+    // As the sessions of an instance do while a session is about to begin.
+    sessions: { follow: async (_principal, _id, _after, to) => hub.subscribe('first', to, 0), forget: hub.forget },
+    owners: {
+      find: async () => stored,
+      byKey: async () => stored,
+      ofRow: async (row) => (row?.key === 'next' ? ({ id: 'other' } as unknown as RelayTarget) : undefined),
+      isTaken: () => false,
+    },
+    updates: { lastSeq: async () => 0 },
+    log: { warn: (_facts, text) => assert.fail(text) },
+    openStream: async (_target, _session, on, signal) => {
+      on.accepted();
+      on.update(1, '{}');
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+      return undefined as never;
+    },
+    flush: async () => ({ kind: 'result', result: {} }),
+  });
+  t.after(() => feeds.stop());
+  const receiver: NotificationSink = {
+    update: (_params, seq) => void seen.push(seq),
+    isBehind: () => false,
+    drained: async () => true,
+    lost: () => assert.fail('it can wait'),
+  };
+  await feeds.follow(MAIN, 'session', 0, receiver);
+  stored = undefined;
+  hub.end('first');
+  stored = { key: 'next', closed_at: null } as SessionRow;
+  await clock.advance(5_000);
+  hub.publish('next', 1, '{}');
+  await clock.advance(5_000);
+  hub.publish('next', 2, '{}');
+  await until('its updates', () => seen.at(-1) === 2);
+  assert.equal(hub.isFollowed('next'), true);
+});

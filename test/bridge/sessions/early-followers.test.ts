@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
-import { createEarlyFollowers, type NotificationSink } from '../../../src/bridge/sessions/update-hub.ts';
+import { createEarlyFollowers } from '../../../src/bridge/sessions/live-session.ts';
+import type { NotificationSink } from '../../../src/bridge/sessions/update-hub.ts';
+import { postRpc } from '../../kit/bridge/bridge-client.ts';
+import { openClient } from '../../kit/bridge/session-client.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
+import { createScriptedProvider, echo } from '../../kit/scripted-provider.ts';
 
 const receiver = (): NotificationSink => ({
   update() {},
@@ -60,4 +65,30 @@ test('a session that another instance has started takes in those who still wait,
   const seen = early.admit(session, false).map(({ receiver: one, afterSeq }) => [one === second, afterSeq]);
   assert.deepEqual(seen, [[true, 7]]);
   assert.deepEqual(early.admit(session, false), []);
+});
+
+test('who follows a session gets also what is started in its place after a close; who only called it does not', async (context) => {
+  const { url } = await startBridge(context, { providers: [createScriptedProvider('one', echo)] });
+  const before = await openClient(context, url, { query: 'sessionId=s&afterSeq=0' });
+  const caller = await openClient(context, url);
+  const turn = { sessionId: 's', taskPrompt: 'hello' };
+  await caller.call('session.start', turn);
+  const during = await openClient(context, url, { query: 'sessionId=s&afterSeq=0' });
+  const now = await openClient(context, url, { query: 'sessionId=s' });
+  await during.seen(({ event }) => event === 'completed');
+  await caller.call('session.close', { sessionId: 's' });
+  const { json } = await postRpc(url, { jsonrpc: '2.0', id: 1, method: 'session.start', params: turn });
+  const { turnId } = json.result as { readonly turnId: string };
+  for (const follower of [before, during, now]) {
+    await follower.seen((update) => update.turnId === turnId && update.event === 'completed');
+    const numbers = follower.updates.map(({ seq }) => seq);
+    assert.deepEqual(
+      numbers,
+      [...new Set(numbers)].sort((left, right) => left - right),
+    );
+  }
+  assert.equal(
+    caller.updates.some((update) => update.turnId === turnId),
+    false,
+  );
 });

@@ -125,3 +125,10 @@ test('a beginning that was not stored leaves the session as it was, and one that
   assert.deepEqual([kept.reference, kept.before, kept.epoch], ['r', undefined, 2]);
   assert.deepEqual(transition(kept, { kind: 'kept', epoch: 3 }), { next: { epoch: 3 }, statements: [] });
 });
+
+test('a beginning that is being taken back is not believed when its row is read, unless another bridge has the session', () => {
+  const unstored = { ...newSession('k', 's', 'main'), state: 'in doubt', isDoubted: true } as const;
+  const found = (instance: string) => ({ kind: 'found', row: row(instance, null) }) as const;
+  assert.deepEqual(transition(unstored, found('here')), { next: {}, statements: [] });
+  assert.equal(transition(unstored, found('there')).next.stored, 'open');
+});

@@ -254,3 +254,25 @@ test('what is published at any moment around the end of a replay is sent, once a
     assert.deepEqual(seen, stored, `after ${steps} steps`);
   }
 });
+
+test('after a close those who follow the session get what starts in its place, and those who only called its turns do not', async () => {
+  const hub = createUpdateHub(noReplay, createFakeClock());
+  const [caller, follower, instance] = [createReceiver(), createReceiver(), createReceiver()];
+  hub.subscribe('s', caller.receiver);
+  hub.subscribe('s', follower.receiver, 0);
+  hub.subscribe('s', { ...instance.receiver, isInstance: true });
+  hub.publish('s', 1, '{}');
+  hub.close('s');
+  hub.publish('s', 2, '{}');
+  assert.deepEqual([caller.seen, follower.seen, instance.seen], [[1], [1, 2], [1, 2]]);
+});
+
+test('the end of a session that never began names those who were its clients', () => {
+  const hub = createUpdateHub(noReplay, createFakeClock());
+  const { receiver } = createReceiver();
+  const ends: unknown[] = [];
+  hub.onEnd((key, receivers) => ends.push([key, receivers.includes(receiver), receivers.length]));
+  hub.subscribe('s', receiver, 0);
+  hub.end('s');
+  assert.deepEqual([ends, hub.isFollowed('s')], [[['s', true, 1]], false]);
+});
