@@ -263,7 +263,8 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
   }
 
   function remove(session: LiveSession): void {
-    sessions.delete(nameOf(session.owner, session.id));
+    const name = nameOf(session.owner, session.id);
+    if (sessions.get(name) === session) sessions.delete(name);
     keys.delete(session.key);
   }
 
@@ -281,7 +282,10 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
   function adopt(row: SessionRow): LiveSession {
     const known = sessions.get(nameOf(row.owner, row.session_id));
     if (known !== undefined && (isBusy(known) || !store.isShared)) return use(known);
-    const session = known ?? make(row.key, row.session_id, row.owner, row.reserved_seq);
+    // One that never began here may have been begun elsewhere, and has another key then.
+    const isSame = known?.key === row.key;
+    if (known !== undefined && !isSame) remove(known);
+    const session = isSame ? known : make(row.key, row.session_id, row.owner, row.reserved_seq);
     session.stream.restart(row.reserved_seq);
     change(session, { kind: 'found', row });
     return use(session);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createSessionTable } from '../../../src/bridge/sessions/live-session.ts';
 import {
   createSessionStates,
   newSession,
@@ -7,10 +8,11 @@ import {
   type SessionFacts,
   type SessionState,
 } from '../../../src/bridge/sessions/session-state.ts';
+import type { UpdateStream } from '../../../src/bridge/sessions/update-stream.ts';
 import type { SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
 
 const named = (name: string) => () => ({ sql: name, parameters: [] });
-const { transition } = createSessionStates(
+const { transition, change } = createSessionStates(
   {
     insert: named('insert'),
     claim: named('claim'),
@@ -131,4 +133,27 @@ test('a beginning that is being taken back is not believed when its row is read,
   const found = (instance: string) => ({ kind: 'found', row: row(instance, null) }) as const;
   assert.deepEqual(transition(unstored, found('here')), { next: {}, statements: [] });
   assert.equal(transition(unstored, found('there')).next.stored, 'open');
+});
+
+test('a session that never began here makes way for one of its name that another bridge has begun', async () => {
+  const begun = { ...row('', null), key: 'there', session_id: 's', owner: 'main', reserved_seq: 512 };
+  const table = createSessionTable({
+    store: {
+      isShared: true,
+      find: async () => begun,
+      findSeen: async () => begun,
+      findByThread: async () => [begun],
+    },
+    clock: { monotonic: () => 0 },
+    change,
+    makeKey: () => 'here',
+    createStream: () => ({ restart: () => undefined }) as Partial<UpdateStream> as UpdateStream,
+  });
+  const unbegun = table.create('main', 's');
+  assert.equal(unbegun.key, 'here');
+  const found = await table.loadOwn('main', 's');
+  assert.deepEqual([found?.key, found?.stored, table.byKey('here')], ['there', 'open', undefined]);
+  // What is over of the first one does not touch the second.
+  table.remove(unbegun);
+  assert.equal(table.peek('main', 's'), found);
 });
