@@ -1,4 +1,4 @@
-import { type Figure, limitFigure, median, ratioFigure, round, type Table } from '../report/figure.ts';
+import { type Figure, limitFigure, median, ratioFigure, round, spread, type Table } from '../report/figure.ts';
 import { GARBAGE, NATIVE } from './areas.ts';
 
 /** What one state of the program, warm or cold, costs for each call. */
@@ -25,6 +25,8 @@ export interface Bound {
 export interface Goals {
   /** At most so many microseconds of processor time more than the bound. */
   readonly added?: number;
+  /** At most so many milliseconds longer than the bound, where calls follow one another. */
+  readonly addedMs?: number;
   /** At least this share of the rate of the bound. */
   readonly rate?: number;
   /** Microseconds of the main thread by area. Areas that the bound has as well are held to what the bound takes for them. */
@@ -58,23 +60,54 @@ export function budgetTable({ title, unit, ours, bound, goals }: Budget): Table 
   };
 }
 
-function totalFigures(unit: string, ours: Measured, bound: Bound | undefined, { added, rate }: Goals): Figure[] {
+function totalFigures(unit: string, ours: Measured, bound: Bound | undefined, goals: Goals): Figure[] {
+  const { added, addedMs, rate } = goals;
   const name = `processor time of one ${unit}, all threads`;
   if (bound === undefined) return [amountFigure(name, median(ours.all))];
-  const over = median(ours.all.map((us, index) => us - (bound.all[index] ?? Number.NaN)));
   const rates = { ours: ours.perSecond, bound: bound.perSecond };
-  const total: Figure = {
-    ...amountFigure(`${name}, against ${bound.name}`, median(ours.all)),
-    bound: `${round(median(bound.all))} µs`,
-    result: `${over < 0 ? '' : '+'}${round(over)} µs`,
-    amounts: { ours: median(ours.all), bound: median(bound.all) },
-  };
   return [
-    added === undefined ? total : { ...total, goal: `≤ +${added} µs`, met: over <= added },
+    differenceFigure(`${name}, against ${bound.name}`, 'µs', ours.all, bound.all, added),
+    ...(addedMs === undefined
+      ? []
+      : [
+          differenceFigure(
+            `time of one ${unit}, one after the other, against ${bound.name}`,
+            'ms',
+            ours.perSecond.map(toMs),
+            bound.perSecond.map(toMs),
+            addedMs,
+          ),
+        ]),
     ...(rate === undefined
       ? []
       : [ratioFigure({ name: `${unit}s a second, against ${bound.name}`, unit: `${unit}s/s`, ...rates, goal: rate })]),
   ];
+}
+
+/** How much more than the bound, round by round, with half the spread of the middle half. */
+function differenceFigure(
+  name: string,
+  unit: 'µs' | 'ms',
+  ours: readonly number[],
+  bound: readonly number[],
+  goal: number | undefined,
+): Figure {
+  const differences = ours.map((value, index) => value - (bound[index] ?? Number.NaN));
+  const over = median(differences);
+  const half = Math.abs(spread(differences) * over) / 2;
+  return {
+    name,
+    value: `${round(median(ours))} ${unit}`,
+    bound: `${round(median(bound))} ${unit}`,
+    result: `${over < 0 ? '' : '+'}${round(over)} ${unit} (±${round(half)})`,
+    goal: goal === undefined ? '' : `≤ +${goal} ${unit}`,
+    met: goal === undefined || over <= goal,
+    amounts: { ours: median(ours), bound: median(bound) },
+  };
+}
+
+function toMs(perSecond: number): number {
+  return 1000 / perSecond;
 }
 
 function areaFigure(area: string, us: number, bound: Bound | undefined, goals: Goals): Figure {

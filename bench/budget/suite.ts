@@ -10,7 +10,9 @@ import {
   startChat,
   startLogin,
   startSessionCheck,
+  startStream,
   startSubmit,
+  startTurn,
   startUpdate,
   type Workload,
 } from './workloads.ts';
@@ -45,6 +47,8 @@ const SCENARIOS: readonly Scenario[] = [
     warm: { added: 25, rate: 0.75, areas: CHAT_AREAS },
     cold: { added: 60, rate: 0.6 },
   },
+  { title: 'a stream', unit: 'stream', start: startStream, warm: { rate: 0.95 }, cold: { rate: 0.85 } },
+  { title: 'a turn', unit: 'turn', start: startTurn, warm: { addedMs: 1.5 }, cold: { addedMs: 2.5 } },
   { title: 'an update', unit: 'update', start: startUpdate, warm: { rate: 0.75 }, cold: { rate: 0.5 } },
   { title: 'a session check', unit: 'check', start: startSessionCheck, warm: { added: 25 }, cold: {} },
   { title: 'a durable submit', unit: 'submit', start: startSubmit, warm: {}, cold: {} },

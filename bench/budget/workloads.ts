@@ -8,7 +8,7 @@ import { emailOf, seedAccounts, sessionTokenOf } from '../../test/kit/accounts/s
 import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../../test/kit/running-program.ts';
 import { PASSWORD, perSecond, rawVerifier } from '../accounts/login.bench.ts';
 import { askFor, startBareServer } from '../accounts/session-check.bench.ts';
-import { driveDirectly, driveThroughBridge } from '../bridge/agent-drivers.ts';
+import { type DriveTurn, driveDirectly, driveThroughBridge, type SeenTurn } from '../bridge/agent-drivers.ts';
 import { startScriptedBridge } from '../bridge/scripted-bridge.ts';
 import { configurationFor, issueKey } from '../completions/completions-server.ts';
 import { startRawProxy } from '../completions/raw-proxy.ts';
@@ -50,7 +50,16 @@ function postLoad(scope: Scope, port: number, path: string, body: string, header
 }
 
 /** A JSON call through `/v1/chat/completions`, beside the raw proxy on the same upstream. */
-export async function startChat(scope: Scope): Promise<Workload> {
+export function startChat(scope: Scope): Promise<Workload> {
+  return startCompletions(scope, {});
+}
+
+/** The same as a stream of 200 chunks. */
+export function startStream(scope: Scope): Promise<Workload> {
+  return startCompletions(scope, { stream: true });
+}
+
+async function startCompletions(scope: Scope, extra: object): Promise<Workload> {
   const upstream = fork(new URL('../completions/scripted-model-api.ts', import.meta.url));
   scope.after(() => upstream.kill());
   const [upstreamPort] = (await once(upstream, 'message')) as [number];
@@ -61,8 +70,8 @@ export async function startChat(scope: Scope): Promise<Workload> {
   scope.after(() => raw.close());
   return {
     program,
-    ours: postLoad(scope, program.port, PATH, bodyFor('bench/small', {}), await issueKey(program.url)),
-    bound: { name: 'the raw proxy', load: postLoad(scope, raw.port, PATH, bodyFor('small', {})), isServer: true },
+    ours: postLoad(scope, program.port, PATH, bodyFor('bench/small', extra), await issueKey(program.url)),
+    bound: { name: 'the raw proxy', load: postLoad(scope, raw.port, PATH, bodyFor('small', extra)), isServer: true },
   };
 }
 
@@ -108,16 +117,25 @@ export async function startSubmit(scope: Scope): Promise<Workload> {
 }
 
 /** An update of an agent, to a client on a WebSocket, beside the same agent driven through the SDK of the protocol. */
-export async function startUpdate(scope: Scope): Promise<Workload> {
+export function startUpdate(scope: Scope): Promise<Workload> {
+  return startDriven(scope, `flood ${UPDATES}`, ({ pieces }) => pieces);
+}
+
+/** A whole short turn of the same agent, one at a time. */
+export function startTurn(scope: Scope): Promise<Workload> {
+  return startDriven(scope, 'echo hello', () => 1);
+}
+
+async function startDriven(scope: Scope, prompt: string, countOf: (seen: SeenTurn) => number): Promise<Workload> {
   const program = await startScriptedBridge(scope, INSPECTED);
   const { drive: through } = await driveThroughBridge(scope, program);
   const direct = await driveDirectly(scope);
   const repeat =
-    (drive: typeof direct): Load =>
+    (drive: DriveTurn): Load =>
     async (ms) => {
       const started = performance.now();
       let count = 0;
-      while (performance.now() - started < ms) count += (await drive(`flood ${UPDATES}`)).pieces;
+      while (performance.now() - started < ms) count += countOf(await drive(prompt));
       return count;
     };
   return { program, ours: repeat(through), bound: { name: 'the SDK', load: repeat(direct) } };

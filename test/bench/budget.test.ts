@@ -91,7 +91,7 @@ function linesOf(budget: Parameters<typeof budgetTable>[0]): string[] {
 test('a budget has the total beside its bound, each area beside its goal, and what is over it says so', () => {
   const goals = { added: 25, rate: 0.75, areas: { parsing: 20, metering: 10, guard: 1 } };
   assert.deepEqual(linesOf({ title: 'x', unit: 'call', ours: OURS, bound: BOUND, goals }), [
-    'processor time of one call, all threads, against a bound | 110 µs | 60.0 µs | +40.0 µs | ≤ +25 µs | missed',
+    'processor time of one call, all threads, against a bound | 110 µs | 60.0 µs | +40.0 µs (±10.0) | ≤ +25 µs | missed',
     'calls a second, against a bound | 700 calls/s | 1,000 calls/s | 0.70 (±0.00) | ≥ 0.75 | missed',
     'response | 40.0 µs | 40.0 µs |  | ≤ 40 µs | met',
     'parsing | 20.0 µs |  |  | ≤ 20 µs | met',
@@ -101,6 +101,15 @@ test('a budget has the total beside its bound, each area beside its goal, and wh
     'areas below half a percent | 0.16 µs |  |  |  | ',
     'other threads: database, compiler, garbage collection | 30.0 µs |  |  |  | ',
   ]);
+});
+
+test('what follows one another is compared by its time, too', () => {
+  const turns = { ...OURS, perSecond: [200, 250, 200] };
+  const [, time] = linesOf({ title: 'x', unit: 'turn', ours: turns, bound: BOUND, goals: { addedMs: 3.5 } });
+  assert.equal(
+    time,
+    'time of one turn, one after the other, against a bound | 5.00 ms | 1.00 ms | +4.00 ms (±0.50) | ≤ +3.5 ms | missed',
+  );
 });
 
 test('without a bound, and without goals, figures are only shown', () => {
