@@ -43,5 +43,5 @@ EXPOSE 8787
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
   CMD ["node", "-e", "fetch('http://127.0.0.1:8787/healthz').then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
-ENTRYPOINT ["node", "--max-semi-space-size=16", "/app/dist/trestle.cjs"]
+ENTRYPOINT ["node", "--max-semi-space-size=16", "--expose-gc", "/app/dist/trestle.cjs"]
 CMD ["serve"]

@@ -108,6 +108,11 @@ async function bundleProgram(): Promise<void> {
     if (dirname(path) !== join(root, 'dist', FOLDER) && text.includes('import.meta')) {
       throw new Error(`${path} holds a module that would be told a wrong place`);
     }
+    // esbuild writes escapes in strings, but not in regular expressions.
+    const wide = /[\u0100-\uffff]/.exec(text)?.[0];
+    if (wide !== undefined) {
+      throw new Error(`${path} has "${wide}": with it, V8 keeps two bytes for every character. Write it as an escape`);
+    }
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, text);
   }

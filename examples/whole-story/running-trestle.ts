@@ -13,7 +13,7 @@ const STOP_LIMIT_MS = 45_000;
 const KEPT_CHARACTERS = 4000;
 
 /** As `npm start` and `npm run trestle` do. */
-const COMMAND = ['--max-semi-space-size=16', 'scripts/run.cjs', 'src/main.ts'];
+const COMMAND = ['--max-semi-space-size=16', '--expose-gc', 'scripts/run.cjs', 'src/main.ts'];
 
 const children = new Set<ChildProcess>();
 let isOver = false;

@@ -66,7 +66,7 @@ test('O-08: the unit gives the program time to drain, reloads it by SIGHUP and r
 });
 
 test('the unit gives Node the flags that `npm start` gives', () => {
-  assert.ok(directive('Environment').includes(`NODE_OPTIONS=${NODE_FLAGS.join(' ')}`));
+  assert.ok(directive('Environment').includes(`"NODE_OPTIONS=${NODE_FLAGS.join(' ')}"`));
 });
 
 test('the unit closes what the program does not need', () => {

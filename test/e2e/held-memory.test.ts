@@ -212,6 +212,26 @@ test('DC-22: at most one copy is made of a relayed body of 60 MiB', { timeout: L
   }
 });
 
+test('the memory that only the start needed is given back', { timeout: LIMIT_MS }, async (t) => {
+  const report = join(await temporaryFolder(t), 'collection');
+  const program = await startProgram(t, {
+    environment: { NODE_OPTIONS: `--require ${REPORT_MEMORY}`, COLLECTION_REPORT: report },
+  });
+  let text = '';
+  await until(
+    'the program to collect what the start left',
+    async () => {
+      text = await readFile(report, 'utf8').catch(() => '');
+      return text.endsWith('\n');
+    },
+    LIMIT_MS,
+  );
+  const [before = 0, after = 0] = text.split(' ').map(Number);
+  t.diagnostic(`young generation ${before} bytes before, ${after} after`);
+  assert.ok(after < before / 2, text);
+  assert.equal((await fetch(`${program.url}/readyz`)).status, 200);
+});
+
 /** The most memory that a process has had so far. */
 async function peakMebibytes(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');

@@ -66,7 +66,7 @@ test('the program has the same flags from npm and from its package', () => {
   const { scripts } = JSON.parse(readFileSync(`${projectRoot}package.json`, 'utf8'));
   const [firstLine = ''] = readFileSync(`${projectRoot}scripts/trestle.cjs`, 'utf8').split('\n');
   const flags = firstLine.replace('#!/usr/bin/env -S node ', '');
-  assert.match(flags, /^--max-semi-space-size=\d+$/);
+  assert.match(flags, /^--max-semi-space-size=\d+ --expose-gc$/);
   for (const script of [scripts.start, scripts.trestle]) assert.ok(script.startsWith(`node ${flags} `), script);
 });
 

@@ -31,8 +31,12 @@ const SCRIPTS: readonly RegExp[] = [
   /\p{Script=Arabic}/u,
   /\p{Script=Georgian}/u,
 ];
-/** Letters of other scripts that cannot be told from Latin ones: a label of nothing else passes for a Latin one. */
-const LATIN_LOOK_ALIKES = /^[аԁеһіјӏорԛѕԝхусвкмнтгпѵѡαικνορτυχωγ0-9-]+$/u;
+/**
+ * Letters of other scripts that cannot be told from Latin ones: a label of nothing else passes for a Latin one. They are
+ * аԁеһіјӏорԛѕԝхусвкмнтгпѵѡαικνορτυχωγ, as escapes because of the build.
+ */
+const LATIN_LOOK_ALIKES =
+  /^[\u0430\u0501\u0435\u04bb\u0456\u0458\u04cf\u043e\u0440\u051b\u0455\u051d\u0445\u0443\u0441\u0432\u043a\u043c\u043d\u0442\u0433\u043f\u0475\u0461\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u03c9\u03b30-9-]+$/u;
 
 /**
  * An e-mail address as addresses are stored and compared: lower case, the domain in ASCII (IDNA). Undefined for what is no

@@ -159,7 +159,7 @@ const REPLACEMENTS: Readonly<Record<string, string>> = {
 
 /** Makes the text of an agent harmless, because anyone may have written it: no mentions, no HTML, no address behind a link text. */
 export function neutralise(text: string): string {
-  return text.replaceAll(/[&<>[\]\\@＠]/g, (character) => REPLACEMENTS[character] ?? '');
+  return text.replaceAll(/[&<>[\]\\@\uff20]/g, (character) => REPLACEMENTS[character] ?? '');
 }
 
 function shorten(text: string): string {
