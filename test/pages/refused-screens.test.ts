@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { startProgram } from '../kit/running-program.ts';
 import { openAsAda } from './logged-in.ts';
+import { openPage } from './open-page.ts';
 import { SCREENS } from './picture-screens.ts';
 
 const PHONE = { width: 390, height: 844 };
@@ -33,4 +35,18 @@ test('each screen says why it cannot show its content, on a phone too, and the n
     if (width !== PHONE.width) silent.push(`${path} is ${width} pixels wide`);
   }
   assert.deepEqual(silent, []);
+});
+
+test('screens of people lead to the login where nobody has logged in, and back', async (t) => {
+  const program = await startProgram(t);
+  const { page } = await openPage(t, `${program.url}/console/users`);
+  const refusal = page.getByRole('alert').first();
+  await refusal.getByText('Only people who have logged in see this.').waitFor();
+  assert.equal(
+    await refusal.getByRole('link', { name: 'Log in' }).getAttribute('href'),
+    '/login?next=%2Fconsole%2Fusers',
+  );
+  await page.goto(`${program.url}/console/keys`);
+  const link = page.getByRole('main').getByRole('link', { name: 'Log in' });
+  assert.equal(await link.getAttribute('href'), '/login?next=%2Fconsole%2Fkeys');
 });

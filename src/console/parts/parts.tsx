@@ -1,5 +1,5 @@
 import { type ReactNode, useEffect, useId, useRef, useState, useSyncExternalStore } from 'react';
-import { useSearchParams } from 'wouter';
+import { Link, useLocation, useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
 import { spanText, visible } from './text.ts';
 
@@ -8,6 +8,17 @@ export function ErrorBox({ error, children }: { readonly error: unknown; readonl
   if (error === undefined || error === null) return null;
   const message = error instanceof Error ? error.message : String(error);
   const { code, requestId } = error instanceof Problem ? error : { code: '', requestId: '' };
+  // The server says how a program logs in.
+  if (code === 'session_token_required') {
+    return (
+      <div className="error" role="alert">
+        <p>
+          Only people who have logged in see this. <LogIn />
+        </p>
+        {children}
+      </div>
+    );
+  }
   return (
     <div className="error" role="alert">
       <p>{message}</p>
@@ -19,6 +30,12 @@ export function ErrorBox({ error, children }: { readonly error: unknown; readonl
       {children}
     </div>
   );
+}
+
+/** Leads to the login, and from there back to this screen. */
+export function LogIn() {
+  const [location] = useLocation();
+  return <Link href={`/login?next=${encodeURIComponent(location)}`}>Log in</Link>;
 }
 
 /** Says that the server is away while what was sent is tried again. */

@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { changePassword, rename } from '../../data/own-account.ts';
 import { BASE, Problem } from '../../data/request.ts';
-import { Field, Part } from '../../parts/parts.tsx';
+import { Field, LogIn, Part } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -19,7 +19,9 @@ export default function Me() {
     return (
       <section className="page">
         <h1>Nobody is logged in</h1>
-        <p>This server works without a login here, so there is no account to show.</p>
+        <p>
+          This server works without a login here, so there is no account to show. <LogIn />
+        </p>
       </section>
     );
   }

@@ -4,7 +4,7 @@ import { Link } from 'wouter';
 import type { KeyInfo } from '../../../completions/contract/keys.ts';
 import { changeKey, createKey, listKeys, removeKey, rotateKey } from '../../data/completions.ts';
 import { BASE } from '../../data/request.ts';
-import { Dialog, ErrorBox } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, LogIn } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -28,7 +28,9 @@ export default function Keys() {
     return (
       <section className="page">
         <h1>Nobody is logged in</h1>
-        <p>Keys belong to people, and this server works without a login here.</p>
+        <p>
+          Keys belong to people, and this server works without a login here. <LogIn />
+        </p>
       </section>
     );
   }

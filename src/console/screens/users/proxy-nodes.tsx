@@ -36,8 +36,8 @@ export default function ProxyNodes() {
         <section className="empty">
           <h2>No proxy nodes yet</h2>
           <p>
-            A proxy node lets users in by their own UUID, and reports how it stands. On its machine run{' '}
-            <code>trestle proxy-node</code> with the token that a new node gets here.
+            A proxy node lets users in by their own UUID, and reports how it stands. Its program sends the token that a
+            new node gets here to <code>/api/agent-server/v1</code>.
           </p>
         </section>
       ) : null}
