@@ -11,27 +11,17 @@ import { projectRoot } from '../architecture/source-file.ts';
 import { freePort } from '../kit/free-port.ts';
 import { startPostgres } from '../kit/real-postgres.ts';
 import { startRollingLoad } from '../kit/rolling-load.ts';
-import { cleanEnvironment, pinnedNodeFolder, runCommand } from './run-command.ts';
+import { cleanEnvironment, installPackage, type Packed, pinnedNodeFolder, runCommand, succeed } from './run-command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'trestle-package-'));
 const { version } = JSON.parse(readFileSync(`${projectRoot}package.json`, 'utf8'));
-let packed: { filename: string; files: { path: string; size: number }[] };
+let packed: Packed;
 
 before(async () => {
-  await succeed(['npm', 'run', 'build'], projectRoot);
-  const pack = ['npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', folder];
-  [packed] = JSON.parse((await succeed(pack, projectRoot)).stdout);
-  writeFileSync(join(folder, 'package.json'), '{"name":"app","version":"1.0.0","private":true}');
-  await succeed(['npm', 'install', '--omit=dev', '--no-audit', '--no-fund', join(folder, packed.filename)], folder);
+  packed = await installPackage(folder);
 });
 
 after(() => rmSync(folder, { recursive: true, force: true }));
-
-async function succeed(command: readonly string[], cwd: string) {
-  const outcome = await runCommand(command, cwd, [pinnedNodeFolder]);
-  assert.equal(outcome.code, 0, `${command.join(' ')}\n${outcome.stdout}\n${outcome.stderr}`);
-  return outcome;
-}
 
 test('O-16: the package holds the built program and its papers, and nothing else', () => {
   const papers = ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'SECURITY.md', 'dist/bundled-licenses.txt'];
