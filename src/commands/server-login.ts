@@ -152,9 +152,7 @@ export async function callServer(
     bytes = await readAtMost(response.body, MAX_ANSWER);
   } catch (error) {
     signal.throwIfAborted();
-    throw new ServerUnreachable(`the server at ${url} does not answer; check the address, and that the server runs`, {
-      cause: error,
-    });
+    throw new ServerUnreachable(`the server at ${hostOf(url)} does not answer`, { cause: error });
   }
   const found = bytes && (bytes.length === 0 ? {} : asObject(String(bytes)));
   const isOurs = found !== undefined && (status < 400 || typeof found.error === 'string');
