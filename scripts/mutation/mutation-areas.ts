@@ -50,15 +50,17 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
   jobs: [
     {
       sources: ['src/bridge/jobs/{job-record,job-runner}.ts'],
-      judges: ['test/bridge/jobs/{follow-clock,job-runner}.test.ts'],
+      judges: ['test/bridge/jobs/{follow-clock,job-record,job-runner,result-card}.test.ts'],
     },
     {
       sources: ['src/bridge/jobs/deliveries.ts'],
-      judges: ['test/bridge/jobs/{callback-rules,deliveries}.test.ts'],
+      judges: ['test/bridge/jobs/{callback-rules,deliveries,webhooks}.test.ts'],
     },
     {
       sources: ['src/bridge/jobs/{create-jobs,job-ends,job-reports,submit-job}.ts'],
-      judges: ['test/bridge/jobs/{callback-rules,job-options,jobs,rest,sweep-old-jobs}.test.ts'],
+      judges: [
+        'test/bridge/jobs/{callback-rules,job-options,jobs,jobs-in-sessions,rest,several-bridges,sweep-old-jobs}.test.ts',
+      ],
     },
   ],
   forwarding: [
@@ -70,11 +72,13 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/bridge/forwarding/{forwarding-dispatch,merged-jobs,session-routes}.ts'],
-      judges: ['test/bridge/forwarding/{merged-jobs,node-health,scripted-nodes,session-routes}.test.ts'],
+      judges: [
+        'test/bridge/forwarding/{forwarded-calls,merged-jobs,node-health,scripted-nodes,session-routes}.test.ts',
+      ],
     },
     {
       sources: ['src/bridge/forwarding/create-forwarding.ts'],
-      judges: ['test/bridge/forwarding/{followed,forwarded,scripted}-*.test.ts'],
+      judges: ['test/bridge/forwarding/{followed,forwarded,groups,scripted}-*.test.ts'],
     },
   ],
   // Who may do what, and what an agent may do without asking.
@@ -85,7 +89,11 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/{accounts,bridge}/access.ts', 'src/bridge/principal.ts'],
-      judges: ['test/bridge/forwarding/node-access.test.ts', 'test/guards/principal.test.ts'],
+      judges: [
+        'test/bridge/forwarding/node-access.test.ts',
+        'test/contract/bridge/{access,session-access}.test.ts',
+        'test/guards/principal.test.ts',
+      ],
     },
     {
       sources: ['src/bridge/workbench/{permission-rows,permission-rules,permissions}.ts'],
