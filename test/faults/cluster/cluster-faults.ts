@@ -1,58 +1,43 @@
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createScope } from '../../kit/create-scope.ts';
-import { freePort } from '../../kit/free-port.ts';
-import { startHaproxy } from '../../kit/real-haproxy.ts';
-import { type RealPostgres, startPostgres } from '../../kit/real-postgres.ts';
-import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../../kit/running-program.ts';
+import type { RunningProgram } from '../../kit/running-program.ts';
 import { until } from '../../kit/until.ts';
 import {
   countFigure,
+  type FaultFigure,
   type FaultReport,
   type FaultSuite,
   longestFigure,
   neverFigure,
   seededRandom,
 } from '../fault-suite.ts';
-import {
-  beginTurn,
-  callBridge,
-  checkTurn,
-  type FollowedTurn,
-  followSession,
-  type Pace,
-  readTurn,
-} from './followed-turn.ts';
-import { beginJob, readJob, streamWords } from './other-work.ts';
+import { type Amounts, beginLoad, PATIENCE_MS } from './cluster-load.ts';
+import { checkTurn, type FollowedTurn, type Pace, readTurn } from './followed-turn.ts';
+import { startInstances } from './instances.ts';
+import { readJob } from './other-work.ts';
 
 const INSTANCES = 3;
-const PATIENCE_MS = 240_000;
 /** Turns, and as many streamed answers, and a third as many jobs, unless it is said. */
 const USUAL_LOAD = 6;
-/** Turns last so long, short enough for `cluster.drain`. */
-const TURN_MS = [6_000, 10_000] as const;
-const JOB_MS = 3_000;
+/** After all of them run, turns last at least so long, and up to so much more. */
+const TURN_MS = 8_000;
+const MORE_MS = 4_000;
+/** To begin one takes so long, until it was measured. */
+const BEGIN_MS = 250;
 const DELAY_MS = 50;
 /** With more than this, words come more slowly: the machine is to be busy, not late. */
-const MAX_WORDS_A_SECOND = 800;
+const MAX_WORDS_A_SECOND = 250;
 /** A dead instance is found within this time. */
 const FOUND_MS = 12_000;
 const CANCEL_MS = 250;
-const FOUND_AGAIN_MS = 2500;
 const CLOCK_MS = 90_000;
+const MAX_SAID = 5;
 /** Others take an instance that was frozen for less than this for alive. */
 const DEAD_AFTER_MS = 8_000;
 
 type Fault = 'none' | 'clock' | 'kill' | 'freeze' | 'outage' | 'restart';
 /** From `clock` on one instance has a wrong clock, until all are restarted. */
 const FAULTS: readonly Fault[] = ['none', 'clock', 'kill', 'freeze', 'outage', 'restart'];
-
-interface Place {
-  readonly port: number;
-  readonly dataDirectory: string;
-  aheadMs: number;
-}
 
 /** What a fault has done. */
 interface Broken {
@@ -62,10 +47,10 @@ interface Broken {
 }
 
 /**
- * In each cycle turns are begun, followed and cancelled, jobs run and answers are streamed behind HAProxy, while an instance gets a
- * wrong clock, one is killed, one is frozen, the database is away, or all instances are restarted one after the other. Clients do what
- * docs/several-machines.md says: each gets the result of its turn, which is the stored one; only the turns, jobs and answers of an
- * instance that was lost may fail; no number is used twice; followers get everything.
+ * In each cycle jobs, turns and streamed answers are begun behind HAProxy. When all of them run, an instance gets a wrong clock, one is
+ * killed, one is frozen, or the database is away; or all instances are restarted one after the other, each while all of that runs. A
+ * third of the turns is cancelled. Clients do what docs/several-machines.md says: each gets the result of its turn, which is the stored
+ * one; only the turns, jobs and answers of an instance that was lost may fail; no number is used twice; followers get everything.
  */
 export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOAD, say }): Promise<FaultReport> => {
   const random = seededRandom(seed);
@@ -74,51 +59,29 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
   const counts: Record<Fault, number> = { none: 0, clock: 0, kill: 0, freeze: 0, outage: 0, restart: 0 };
   const cancelMs: number[] = [];
   const foundMs: number[] = [];
-  const numberOfJobs = Math.ceil(load / 3);
+  const amounts: Amounts = { turns: load, streams: load, jobs: Math.ceil(load / 3) };
+  const atFaults: Amounts[] = [];
   const delayMs = Math.max(DELAY_MS, Math.ceil((2 * load * 1000) / MAX_WORDS_A_SECOND));
-  const paceOf = (ms: number): Pace => ({ words: Math.ceil(ms / delayMs), delayMs });
-  const turnPace = () => paceOf(TURN_MS[0] + random() * (TURN_MS[1] - TURN_MS[0]));
-  const jobPace = paceOf(JOB_MS);
+  let longestBeginMs = load * BEGIN_MS;
+  const paceOfTurn = (): Pace => {
+    const ms = 1.5 * longestBeginMs + TURN_MS + random() * MORE_MS;
+    return { words: Math.ceil(ms / delayMs), delayMs };
+  };
   let turnsSeen = 0;
   let interrupted = 0;
   let repeats = 0;
   let broken = 0;
   let failedJobs = 0;
   try {
-    const server = await startPostgres();
-    scope.after(() => server.stop());
-    const places: Place[] = [];
-    const programs: RunningProgram[] = [];
-    for (let index = 0; index < INSTANCES; index += 1) {
-      const place = { port: await freePort(), dataDirectory: await temporaryFolder(scope), aheadMs: 0 };
-      places.push(place);
-      programs.push(await startInstance(scope, server, place));
-    }
-    const { url } = await startHaproxy(
-      scope,
-      places.map(({ port }) => port),
-    );
+    // Two of them can run all jobs.
+    const settings = { TRESTLE_JOBS_MAX_RUNNING: String(Math.max(4, Math.ceil(amounts.jobs / 2))) };
+    const { url, server, programs, kill, restart } = await startInstances(scope, INSTANCES, settings);
 
-    async function restart(index: number, aheadMs: number): Promise<void> {
-      const place = places[index] as Place;
-      place.aheadMs = aheadMs;
-      await programs[index]?.stop('SIGTERM');
-      programs[index] = await startInstance(scope, server, place);
-      // Until HAProxy has found it.
-      await sleep(FOUND_AGAIN_MS);
-    }
-
-    async function breakSomething(fault: Fault): Promise<Broken> {
-      await sleep(random() * 1000);
-      const index = Math.floor(random() * INSTANCES);
+    async function breakSomething(fault: Fault, index: number): Promise<Broken> {
       const program = programs[index] as RunningProgram;
       switch (fault) {
-        case 'kill': {
-          await program.stop('SIGKILL');
-          const killedAt = performance.now();
-          programs[index] = await startInstance(scope, server, places[index] as Place);
-          return { killedAt, isLost: true };
-        }
+        case 'kill':
+          return { killedAt: await kill(index), isLost: true };
         case 'freeze': {
           const frozenAt = performance.now();
           program.child.kill('SIGSTOP');
@@ -136,7 +99,7 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
           await restart(index, (random() < 0.5 ? -1 : 1) * CLOCK_MS);
           break;
         case 'restart':
-          for (const each of places.keys()) await restart(each, 0);
+          await restart(index);
       }
       return { isLost: false };
     }
@@ -161,62 +124,64 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
       if (killedAt !== undefined) foundMs.push(reported.at - killedAt);
     }
 
-    for (let cycle = 1; cycle <= cycles; cycle += 1) {
-      const fault = FAULTS[(cycle - 1) % FAULTS.length] as Fault;
-      counts[fault] += 1;
-      const turns = Array.from({ length: load }, (_, index): FollowedTurn => {
-        const sessionId = `cycle-${cycle}-${index}`;
-        return { sessionId, reported: beginTurn(url, sessionId, turnPace()), follower: followSession(sessionId, url) };
-      });
-      const streams = turns.map(() => streamWords(url, turnPace()));
-      const jobs = await Promise.all(
-        Array.from({ length: numberOfJobs }, (_, index) => beginJob(url, `job ${cycle} ${index}`, jobPace)),
-      );
-      for (const { sessionId, follower } of turns)
-        await until(`${sessionId} to run`, () => follower.seqs.length > 3, PATIENCE_MS);
-      for (const { begun } of streams) await begun;
-      const breaking = breakSomething(fault);
-      // Every third turn is cancelled, at an instance that need not have it.
-      for (const turn of turns.filter((_, index) => index % 3 === 2)) {
-        await sleep((random() * 3000) / load);
-        turn.wasCancelled = true;
-        const { result } = await callBridge(url, 'session.cancel', { sessionId: turn.sessionId }).catch(() => ({
-          result: undefined,
-        }));
-        if ((result as { readonly accepted?: boolean } | undefined)?.accepted === true)
-          turn.cancelledAt = performance.now();
-      }
-      const done = await breaking;
-      await Promise.all(turns.map((turn) => endTurn(turn, done, fault)));
-      for (const job of jobs) {
-        const ended = await until(`the end of ${job.name}`, () => readJob(url, job, jobPace), PATIENCE_MS);
+    async function play(fault: Fault, name: string, index: number): Promise<void> {
+      const before = violations.length;
+      const beganAt = performance.now();
+      const work = await beginLoad({ url, name, amounts, paceOfTurn });
+      const beginMs = performance.now() - beganAt;
+      longestBeginMs = Math.max(longestBeginMs, beginMs);
+      await sleep(random() * 1000);
+      const running = await work.running();
+      atFaults.push(running);
+      say(`${fault}: ${textOf(running)} run after ${Math.round(beginMs / 1000)} s`);
+      const cancelling = work.cancelSome(random);
+      const done = await breakSomething(fault, index);
+      await cancelling;
+      await Promise.all(work.turns.map((turn) => endTurn(turn, done, fault)));
+      for (const job of work.jobs) {
+        const ended = await until(`the end of ${job.name}`, () => readJob(url, job, work.jobPace), PATIENCE_MS);
         if (ended.wrong !== undefined) violations.push(`${fault}: ${ended.wrong}`);
         if (ended.failedWith === undefined) continue;
         failedJobs += 1;
         if (!done.isLost) violations.push(`${fault}: ${job.name} failed: ${ended.failedWith}`);
       }
-      for (const { isWhole, wrong, reason } of await Promise.all(streams.map(({ ended }) => ended))) {
+      for (const { isWhole, wrong, reason } of await Promise.all(work.streams.map(({ ended }) => ended))) {
         if (wrong !== undefined) violations.push(`${fault}: ${wrong}`);
         if (isWhole) continue;
         broken += 1;
         // One that is frozen or without its database goes on with its answers.
         if (done.killedAt === undefined) violations.push(`${fault}: an answer broke off: ${reason}`);
       }
+      // A long run says early what went wrong.
+      for (const violation of violations.slice(before, before + MAX_SAID)) say(violation);
+    }
+
+    for (let cycle = 1; cycle <= cycles; cycle += 1) {
+      const fault = FAULTS[(cycle - 1) % FAULTS.length] as Fault;
+      counts[fault] += 1;
+      if (fault !== 'restart') await play(fault, String(cycle), Math.floor(random() * INSTANCES));
+      else for (const index of programs.keys()) await play(fault, `${cycle}-${index}`, index);
       say(`${cycle} of ${cycles} cycles (${fault}), ${violations.length} violations`);
     }
   } finally {
     await scope.end();
   }
+  const atLeast = leastOf(atFaults);
+  // With less work under way, the run would show less than it says.
+  for (const kind of KINDS)
+    if (atLeast[kind] < amounts[kind])
+      violations.push(`only ${atLeast[kind]} of ${amounts[kind]} ${kind} ran at a fault`);
   return {
     violations,
     figures: [
       countFigure('turns on three instances', turnsSeen),
       countFigure('turns that ended with their instance', interrupted),
       countFigure('calls for turns that were made again', repeats),
-      countFigure('jobs', cycles * numberOfJobs),
+      countFigure('jobs', atFaults.length * amounts.jobs),
       countFigure('jobs that failed, as their turns did', failedJobs),
-      countFigure('streamed answers', cycles * load),
+      countFigure('streamed answers', atFaults.length * amounts.streams),
       countFigure('streamed answers that broke off', broken),
+      ...KINDS.map((kind) => leastFigure(`${kind} running at each fault, at least`, atLeast[kind], amounts[kind])),
       ...FAULTS.slice(1).map((fault) => countFigure(`cycles: ${fault}`, counts[fault])),
       longestFigure('from accepted cancel to the end', cancelMs, CANCEL_MS),
       longestFigure('from kill to the end that callers got', foundMs, FOUND_MS),
@@ -225,11 +190,22 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
   };
 };
 
-async function startInstance(scope: Scope, server: RealPostgres, place: Place): Promise<RunningProgram> {
-  const { port, dataDirectory, aheadMs } = place;
-  const args = ['--log-level', 'error', '--database', server.url, '--listen', `127.0.0.1:${port}`];
-  if (aheadMs === 0) return startProgram(scope, { dataDirectory, args });
-  const script = join(await temporaryFolder(scope), 'clock.cjs');
-  await writeFile(script, `const now = Date.now;\nDate.now = () => now() + ${aheadMs};\n`);
-  return startProgram(scope, { dataDirectory, args, environment: { NODE_OPTIONS: `--require ${script}` } });
+const KINDS = ['turns', 'streams', 'jobs'] as const;
+
+function leastOf(all: readonly Amounts[]): Amounts {
+  const least = (kind: (typeof KINDS)[number]) => Math.min(...all.map((amounts) => amounts[kind]));
+  return { turns: least('turns'), streams: least('streams'), jobs: least('jobs') };
+}
+
+function leastFigure(name: string, count: number, goal: number): FaultFigure {
+  return {
+    name,
+    value: count.toLocaleString('en'),
+    goal: `≥ ${goal.toLocaleString('en')}`,
+    met: count >= goal,
+  };
+}
+
+function textOf({ turns, streams, jobs }: Amounts): string {
+  return `${turns} turns, ${streams} streams and ${jobs} jobs`;
 }

@@ -16,6 +16,8 @@ export interface FollowedTurn {
   readonly sessionId: string;
   readonly reported: Promise<ReportedTurn>;
   readonly follower: Follower;
+  /** The client that began it has its result. */
+  hasEnded: boolean;
   /** A call to cancel it was made, whether or not it was answered. */
   wasCancelled?: boolean;
   /** When a call that cancels it was accepted. */
@@ -35,6 +37,7 @@ export interface Pace {
 
 /** An answer that does not come is one that was lost; a frozen instance keeps its connections open. */
 const CALL_MS = 120_000;
+const READ_MS = 10_000;
 /** So long a client makes its call again. */
 const REPEATED_MS = 240_000;
 const AGAIN_MS = 500;
@@ -100,19 +103,29 @@ export async function beginTurn(url: string, sessionId: string, pace: Pace): Pro
   };
 }
 
-export async function readTurn(url: string, sessionId: string): Promise<StoredTurn> {
-  const get = async (path: string) =>
-    (await (
-      await fetch(`${url}/api/bridge/sessions/${sessionId}/${path}`, { signal: AbortSignal.timeout(10_000) })
-    ).json()) as Row;
-  const { turns = [] } = await get('turns');
-  const seqs: number[] = [];
+async function readSession(url: string, sessionId: string, path: string): Promise<Row> {
+  const signal = AbortSignal.timeout(READ_MS);
+  const response = await fetch(`${url}/api/bridge/sessions/${sessionId}/${path}`, { signal });
+  return (await response.json()) as Row;
+}
+
+/** All stored updates of a session. */
+export async function readUpdates(
+  url: string,
+  sessionId: string,
+): Promise<readonly (Row & { readonly seq: number })[]> {
+  const all: (Row & { readonly seq: number })[] = [];
   for (;;) {
-    const { updates = [] } = await get(`updates?afterSeq=${seqs.at(-1) ?? 0}`);
-    const more = (updates as readonly { readonly seq: number }[]).map(({ seq }) => seq);
-    if (more.length === 0) return { turns: turns as readonly Row[], seqs };
-    seqs.push(...more);
+    const { updates = [] } = await readSession(url, sessionId, `updates?afterSeq=${all.at(-1)?.seq ?? 0}`);
+    if ((updates as typeof all).length === 0) return all;
+    all.push(...(updates as typeof all));
   }
+}
+
+export async function readTurn(url: string, sessionId: string): Promise<StoredTurn> {
+  const { turns = [] } = await readSession(url, sessionId, 'turns');
+  const updates = await readUpdates(url, sessionId);
+  return { turns: turns as readonly Row[], seqs: updates.map(({ seq }) => seq) };
 }
 
 export interface Follower {
@@ -185,6 +198,6 @@ export function checkTurn(
 /** A turn that ends by itself just when it is cancelled may be completed. */
 const EFFECTIVE_MS = 1000;
 
-function isAscending(numbers: readonly number[]): boolean {
+export function isAscending(numbers: readonly number[]): boolean {
   return numbers.every((number, index) => index === 0 || number > (numbers[index - 1] ?? 0));
 }

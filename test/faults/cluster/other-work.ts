@@ -29,6 +29,12 @@ export async function beginJob(url: string, name: string, pace: Pace): Promise<J
   return { name, jobId: String(result.jobId) };
 }
 
+/** Whether a job has begun and not ended. */
+export async function isJobRunning(url: string, { jobId }: JobToRun): Promise<boolean> {
+  const { result } = await callBridge(url, 'app.jobs.get', { jobId }).catch(() => ({ result: undefined }));
+  return (Object(result) as { readonly status?: string }).status === 'running';
+}
+
 /** Undefined while the job or its turn has not ended, or cannot be read. Both must have the same end. */
 export async function readJob(
   url: string,
@@ -50,6 +56,7 @@ export async function readJob(
 export interface StreamedWords {
   /** Resolves when the first words are there, or never will be. */
   readonly begun: Promise<void>;
+  hasEnded(): boolean;
   readonly ended: Promise<EndedWork & { readonly isWhole: boolean; readonly reason: string }>;
 }
 
@@ -85,5 +92,10 @@ export function streamWords(url: string, pace: Pace): StreamedWords {
     const wrong = came.trim() === asked ? {} : { wrong: `an answer was ${came.slice(0, 200)}` };
     return { isWhole: true, reason: '', ...wrong };
   }
-  return { begun: begun.promise, ended: read().finally(begun.resolve) };
+  let hasEnded = false;
+  const ended = read().finally(() => {
+    hasEnded = true;
+    begun.resolve();
+  });
+  return { begun: begun.promise, hasEnded: () => hasEnded, ended };
 }
