@@ -6,6 +6,7 @@ import { clockFaults } from './clock/clock-faults.ts';
 import { clusterFaults } from './cluster/cluster-faults.ts';
 import { databaseFaults } from './database/database-faults.ts';
 import { diskFullFaults } from './disk-full/disk-full-faults.ts';
+import { fanOutFaults } from './fan-out/fan-out-faults.ts';
 import { figuresTable, withSuiteRun } from './fault-report.ts';
 import type { FaultSuite } from './fault-suite.ts';
 import { forwardingFaults } from './forwarding/link-faults.ts';
@@ -14,6 +15,7 @@ import { jobsFaults } from './jobs/kill-cycles.ts';
 import { sharedJobsFaults } from './jobs/shared-jobs.ts';
 import { takeoverFaults } from './jobs/takeover.ts';
 import { limitsFaults } from './limits/limit-faults.ts';
+import { manyFaults } from './many/many-members.ts';
 import { meteringFaults } from './metering/kill-cycles.ts';
 import { restartsFaults } from './restarts/rolling-restarts.ts';
 import { sessionsFaults } from './sessions/kill-cycles.ts';
@@ -40,6 +42,8 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   restarts: { run: restartsFaults, cycles: 100 },
   'shared-jobs': { run: sharedJobsFaults, cycles: 200 },
   cluster: { run: clusterFaults, cycles: 20 },
+  'fan-out': { run: fanOutFaults, cycles: 3 },
+  many: { run: manyFaults, cycles: 8 },
   forwarding: { run: forwardingFaults, cycles: 200 },
   database: { run: databaseFaults, cycles: 50 },
   'disk-full': { run: diskFullFaults, cycles: 5 },

@@ -57,7 +57,7 @@ export const socketsFaults: FaultSuite = async ({ cycles, say }) => {
 };
 
 /** Node has raised its own limit as far as it may, and its children inherit that. */
-async function mostOpenFiles(): Promise<number> {
+export async function mostOpenFiles(): Promise<number> {
   const { stdout } = await promisify(execFile)('sh', ['-c', 'ulimit -n']);
   return stdout.trim() === 'unlimited' ? Number.POSITIVE_INFINITY : Number(stdout);
 }
