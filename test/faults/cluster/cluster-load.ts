@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../../kit/until.ts';
 import { inBatches } from '../in-batches.ts';
 import { beginTurn, callBridge, type FollowedTurn, followSession, type Pace } from './followed-turn.ts';
-import { beginJob, isJobRunning, type JobToRun, type StreamedWords, streamWords } from './other-work.ts';
+import { beginJob, type JobToRun, type StreamedWords, statusOfJob, streamWords } from './other-work.ts';
 
 /** How many of each kind. */
 export interface Amounts {
@@ -50,7 +50,9 @@ export async function beginLoad({ url, name, amounts, paceOfTurn }: LoadOptions)
   for (const { sessionId, follower } of turns)
     await until(`${sessionId} to run`, () => follower.seqs.length > 3, PATIENCE_MS);
   for (const { begun } of streams) await begun;
-  for (const job of jobs) await until(`${job.name} to run`, () => isJobRunning(url, job), PATIENCE_MS);
+  // One that has ended is not waited for: it is missing among those that run.
+  const hasBegun = async (job: JobToRun) => ((await statusOfJob(url, job)) ?? 'pending') !== 'pending';
+  for (const job of jobs) await until(`${job.name} to run`, () => hasBegun(job), PATIENCE_MS);
 
   return {
     turns,
@@ -58,11 +60,11 @@ export async function beginLoad({ url, name, amounts, paceOfTurn }: LoadOptions)
     jobs,
     jobPace,
     async running() {
-      const running = await Promise.all(jobs.map((job) => isJobRunning(url, job)));
+      const statuses = await Promise.all(jobs.map((job) => statusOfJob(url, job)));
       return {
         turns: turns.filter(({ hasEnded }) => !hasEnded).length,
         streams: streams.filter(({ hasEnded }) => !hasEnded()).length,
-        jobs: running.filter(Boolean).length,
+        jobs: statuses.filter((status) => status === 'running').length,
       };
     },
     async cancelSome(random) {

@@ -29,10 +29,10 @@ export async function beginJob(url: string, name: string, pace: Pace): Promise<J
   return { name, jobId: String(result.jobId) };
 }
 
-/** Whether a job has begun and not ended. */
-export async function isJobRunning(url: string, { jobId }: JobToRun): Promise<boolean> {
+/** Undefined when it cannot be read. */
+export async function statusOfJob(url: string, { jobId }: JobToRun): Promise<string | undefined> {
   const { result } = await callBridge(url, 'app.jobs.get', { jobId }).catch(() => ({ result: undefined }));
-  return (Object(result) as { readonly status?: string }).status === 'running';
+  return (Object(result) as { readonly status?: string }).status;
 }
 
 /** Undefined while the job or its turn has not ended, or cannot be read. Both must have the same end. */
