@@ -8,10 +8,11 @@ export interface Lease {
   /** False when others may already take this bridge for ended: what it shows to clients waits for the next heartbeat. */
   isHeld(): boolean;
   /**
-   * Whether bridges without a heartbeat have ended. Not while the database, as seen from here, was away in that time:
-   * then none of them could send one.
+   * Until when, by the clock of the database, bridges without a heartbeat have ended. Undefined while the database, as seen from
+   * here, was away in that time: then none of them could send one. Whoever asks the store names this time, because the question
+   * may wait for the database and be answered when it is back.
    */
-  mayJudge(): boolean;
+  judgesUntil(): number | undefined;
   /** Whether the list of instances has an ended one, or has changed, within the last seconds. */
   hasChanged(): boolean;
   /** Calls after every heartbeat that was stored; `wasLost`: before it, others may have taken this bridge for ended. */
@@ -95,7 +96,7 @@ const HEARTBEAT_MS = 2_000;
 export const DEAD_AFTER_MS = 8_000;
 /** Counted from when the last stored heartbeat was sent; others count from when it was stored. */
 const HELD_MS = 7_000;
-/** Between two heartbeats that were stored: after a longer one the database may have been away for all. */
+/** Between the answers to two heartbeats: after a longer one the database may have been away for all. */
 const GAP_MS = 5_000;
 export const CLOCK_DIFFERS = 'the clock of this machine differs from that of the database: set both by NTP';
 /** What operators are to know about; signatures between instances allow for 30 s. */
@@ -161,12 +162,14 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     const report: Report = { at, isLeaving, ...options.load?.() };
     const row = { ...own, address: address(), heartbeat_at: at, report: JSON.stringify(report) };
     const stored = await store.beat(row, deadAfterMs);
-    known = { time: stored.at, at: clock.monotonic() };
+    const answered = clock.monotonic();
+    // One that waited for the database was sent in time, and stored when it was back.
+    if (answered - known.at > GAP_MS) steadySince = answered;
+    known = { time: stored.at, at: answered };
     if (isShared) checkClock(at, stored.at, clock.now());
     watchOutage();
     if (stored.hasDead || stored.others !== others) changedAt = known.at;
     others = stored.others;
-    if (sending - sentAt > GAP_MS) steadySince = sending;
     const wasLost = isShared && clock.monotonic() - sentAt >= HELD_MS;
     sentAt = sending;
     for (const listener of listeners) listener(wasLost);
@@ -190,7 +193,10 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     lease: {
       deadAfterMs,
       isHeld,
-      mayJudge: () => !isShared || (isHeld() && clock.monotonic() - steadySince >= DEAD_AFTER_MS),
+      judgesUntil() {
+        if (!isShared) return Number.POSITIVE_INFINITY;
+        return known.at - steadySince >= DEAD_AFTER_MS ? known.time + GAP_MS : undefined;
+      },
       hasChanged: () => clock.monotonic() - changedAt < CHANGED_MS,
       onBeat: (listener) => void listeners.push(listener),
       onOutage: (listener) => void outageListeners.push(listener),

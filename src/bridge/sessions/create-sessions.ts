@@ -282,14 +282,16 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
 
   /** Where the store is ours alone, whatever another instance left open died with it. */
   async function settleDead(): Promise<void> {
-    if (!lease.mayJudge()) return;
+    const judgedBy = lease.judgesUntil();
+    if (judgedBy === undefined) return;
     const { deadAfterMs } = lease;
     const ended = (key: string) => {
       hub.catchUp(key);
       summaries.stored(key);
     };
-    const settled = await settleInterrupted({ turns, updates, instance, deadAfterMs, now: clock.now(), ended });
-    await instances.removeOthers(instance, deadAfterMs);
+    const dead = { deadAfterMs, judgedBy };
+    const settled = await settleInterrupted({ turns, updates, instance, ...dead, now: clock.now(), ended });
+    await instances.removeOthers(instance, deadAfterMs, judgedBy);
     if (settled > 0) logger.warn({ settled }, 'turns that died with their bridge were ended as interrupted');
   }
   await settleDead();

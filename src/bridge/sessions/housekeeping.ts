@@ -15,6 +15,8 @@ interface SettleOptions {
   readonly instance: string;
   /** Instances without a heartbeat for this long have ended; undefined: all others have. */
   readonly deadAfterMs: number | undefined;
+  /** By the clock of the database: later, this bridge cannot tell which of them have ended. */
+  readonly judgedBy: number;
   readonly now: number;
   /** A turn of the session was ended: those who follow it, here and elsewhere, have no other way to learn of it. */
   ended(sessionKey: string): void;
@@ -25,9 +27,9 @@ const REASON = 'The bridge was stopped while the turn was open.';
 
 /** Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED; answers how many. */
 export async function settleInterrupted({ turns, updates, ...options }: SettleOptions): Promise<number> {
-  const { instance, deadAfterMs, now } = options;
+  const { instance, deadAfterMs, judgedBy, now } = options;
   for (let total = 0; ; ) {
-    const dead = await turns.findDead(instance, deadAfterMs, PAGE);
+    const dead = await turns.findDead(instance, deadAfterMs, PAGE, judgedBy);
     const reserved = new Map(dead.map(({ session }) => [session.key, session.reserved_seq]));
     let settled = 0;
     for (const { turn, session } of dead) {

@@ -158,8 +158,8 @@ export interface InstanceStore {
     wanted: { readonly id: string; readonly home: string },
     deadAfterMs: number,
   ): Promise<InstanceRow | undefined>;
-  /** Deletes the other instances that have ended; undefined: all others. */
-  removeOthers(own: string, deadAfterMs: number | undefined): Promise<void>;
+  /** Deletes the other instances that have ended; undefined: all others. Nothing when it is later than `judgedBy`. */
+  removeOthers(own: string, deadAfterMs: number | undefined, judgedBy?: number): Promise<void>;
 }
 
 const MAX_LISTED = 200;
@@ -210,8 +210,8 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
       const living = listed.where('home', '=', home).where(isAlive(deadAfterMs)).limit(1);
       return (await database.read(living.compile()))[0];
     },
-    async removeOthers(own, deadAfterMs) {
-      const others = query.deleteFrom('instances').where('id', '!=', own);
+    async removeOthers(own, deadAfterMs, judgedBy) {
+      const others = query.deleteFrom('instances').where('id', '!=', own).where(isBefore(judgedBy));
       await database.write([others.where(sql<boolean>`not (${isAlive(deadAfterMs)})`).compile()]);
     },
   };
@@ -221,6 +221,12 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
 export function isAlive(deadAfterMs: number | undefined) {
   if (deadAfterMs === undefined) return sql<boolean>`1 = 0`;
   return sql<boolean>`heartbeat_at >= ${DATABASE_TIME} - ${sql.lit(deadAfterMs)}`;
+}
+
+/** Whether the clock of the database has not passed a time; always where there is none. */
+export function isBefore(time = Number.POSITIVE_INFINITY) {
+  if (time === Number.POSITIVE_INFINITY) return sql<boolean>`1 = 1`;
+  return sql<boolean>`${DATABASE_TIME} <= ${Math.floor(time)}`;
 }
 
 /** `connected`: the bridge that it is connected to lives. `turns`: those that living bridges run on it. */

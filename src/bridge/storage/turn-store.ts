@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import type { BridgeSchema, SessionRow, TurnRow } from './bridge-schema.ts';
-import { isAlive } from './instance-and-route-stores.ts';
+import { isAlive, isBefore } from './instance-and-route-stores.ts';
 
 export interface EndedTurn {
   readonly id: string;
@@ -42,7 +42,12 @@ export interface TurnStore {
   /** A turn that has not ended, with its session. */
   findOpen(id: string): Promise<DeadTurn | undefined>;
   /** Open turns of instances that are not this one and not among those that live, oldest first. */
-  findDead(own: string, deadAfterMs: number | undefined, limit: number): Promise<readonly DeadTurn[]>;
+  findDead(
+    own: string,
+    deadAfterMs: number | undefined,
+    limit: number,
+    judgedBy?: number,
+  ): Promise<readonly DeadTurn[]>;
   /** Fails with STORAGE_CONFLICT when another instance has done it. */
   settleDead(dead: DeadTurn, ended: EndedTurn, update: Statement): Promise<void>;
 }
@@ -126,7 +131,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       const turn = database.query.selectFrom('turns').select(['outcome', 'last_seq']).where('id', '=', id);
       return (await database.readKeyed(turn.where('ended_at', 'is not', null).compile()))[0];
     },
-    async findDead(own, deadAfterMs, limit) {
+    async findDead(own, deadAfterMs, limit, judgedBy) {
       const { query } = database;
       const alive = query.selectFrom('instances').select('id').where(isAlive(deadAfterMs));
       const turns = await database.readKeyed(
@@ -136,6 +141,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
           .where('ended_at', 'is', null)
           .where('instance', '!=', own)
           .where('instance', 'not in', alive)
+          .where(isBefore(judgedBy))
           .orderBy('id')
           .limit(limit)
           .compile(),

@@ -35,7 +35,9 @@ async function registered(t: TestContext, outageMs: number) {
     seen.outages += 1;
   });
   t.after(() => instance.remove());
-  return { clock, database, seen, instance };
+  /** Whether others that are silent have ended, as far as a look at this moment could tell. */
+  const mayJudge = () => (instance.lease.judgesUntil() ?? 0) > clock.now();
+  return { clock, database, seen, instance, mayJudge };
 }
 
 test('an outage is reported when it has lasted for its time, once, and again for the next one', async (t) => {
@@ -81,17 +83,17 @@ test('a process that was frozen for longer asks the database before it reports a
 });
 
 test('after seven seconds without a heartbeat updates are held back, and nobody else is judged', async (t) => {
-  const { clock, database, instance } = await registered(t, 60_000);
+  const { clock, database, instance, mayJudge } = await registered(t, 60_000);
   await clock.advance(20_000);
-  assert.deepEqual([instance.lease.isHeld(), instance.lease.mayJudge()], [true, true]);
+  assert.deepEqual([instance.lease.isHeld(), mayJudge()], [true, true]);
   database.isAway = true;
   await clock.advance(4_500);
   assert.equal(instance.lease.isHeld(), true);
   await clock.advance(3_000);
-  assert.deepEqual([instance.lease.isHeld(), instance.lease.mayJudge()], [false, false]);
+  assert.deepEqual([instance.lease.isHeld(), mayJudge()], [false, false]);
   database.isAway = false;
   await clock.advance(2_500);
-  assert.deepEqual([instance.lease.isHeld(), instance.lease.mayJudge()], [true, false]);
+  assert.deepEqual([instance.lease.isHeld(), mayJudge()], [true, false]);
 });
 
 test('a clock that differs is known with each heartbeat and warned of once, and a slow answer is no difference', async (t) => {
@@ -112,4 +114,31 @@ test('a clock that differs is known with each heartbeat and warned of once, and 
   database.offsetMs = 7_000;
   await clock.advance(2_500);
   assert.deepEqual(seen.warnings, [90_000, -7_000]);
+});
+
+test('a bridge judges others after eight seconds of heartbeats, until five seconds after its last one', async (t) => {
+  const { clock, instance } = await registered(t, 60_000);
+  const { lease } = instance;
+  assert.equal(lease.judgesUntil(), undefined, 'the others have had no time yet');
+  await clock.advance(7000);
+  assert.equal(lease.judgesUntil(), undefined);
+  await clock.advance(1000);
+  assert.equal(lease.judgesUntil(), clock.now() + 5000);
+  await clock.advance(1000);
+  assert.equal(lease.judgesUntil(), clock.now() + 4000, 'a look that waits for the database finds nothing later');
+});
+
+test('a heartbeat that waited for the database says that the others had to wait, too', async (t) => {
+  const { clock, database, mayJudge, instance } = await registered(t, 60_000);
+  await clock.advance(20_000);
+  const before = instance.lease.judgesUntil() ?? 0;
+  database.answersAfterMs = 6_500;
+  await clock.advance(2_500);
+  database.answersAfterMs = 0;
+  assert.ok(clock.now() > before, 'a look that was asked for during the outage comes too late');
+  assert.equal(mayJudge(), false);
+  await clock.advance(7_000);
+  assert.equal(mayJudge(), false);
+  await clock.advance(4_000);
+  assert.equal(mayJudge(), true);
 });

@@ -186,7 +186,9 @@ for (const engine of engines) {
       ]);
       const told: string[] = [];
       const ended = (key: string) => void told.push(key);
-      const settle = () => settleInterrupted({ turns, updates, instance: 'own', deadAfterMs, now: 1000, ended });
+      const settle = (judgedBy = Number.POSITIVE_INFINITY) =>
+        settleInterrupted({ turns, updates, instance: 'own', deadAfterMs, judgedBy, now: 1000, ended });
+      if (isShared) assert.equal(await settle(Date.now() - 60_000), 0, 'asked too late to know');
       const counts = await Promise.all([settle(), settle()]);
       assert.equal(counts[0] + counts[1], 2);
       assert.equal(await settle(), 0);
@@ -207,6 +209,9 @@ for (const engine of engines) {
         (await updates.readAfter('s', 0)).map(({ updates: text }) => JSON.parse(text).seq),
         [129, 130],
       );
+      const listed = await instances.list();
+      if (isShared) await instances.removeOthers('own', deadAfterMs, Date.now() - 60_000);
+      assert.equal((await instances.list()).length, listed.length, 'nobody is removed by a judgement of long ago');
       await instances.removeOthers('own', deadAfterMs);
       assert.deepEqual(
         (await database.query.selectFrom('instances').select('id').execute()).map(({ id }) => id),
