@@ -1,5 +1,6 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createScope } from '../../kit/create-scope.ts';
 import { until } from '../../kit/until.ts';
 import { beginTurn, type Pace, readTurn } from '../cluster/followed-turn.ts';
@@ -17,7 +18,10 @@ const FOLLOWERS = 20;
 const OTHER_FILES = 500;
 /** Slow, so that the machine is not late, and longer than all sockets take to be opened. */
 const PACE: Pace = { words: 360, delayMs: 5000 };
+const BEGIN_EVERY_MS = 20;
 const PATIENCE_MS = 240_000;
+/** Between two looks at what is stored: many looks would keep the instances from their work. */
+const LOOK_EVERY_MS = 500;
 /** A dead instance is found within this time. */
 const FOUND_MS = 12_000;
 const SHOWN_AT_MOST = 20;
@@ -48,19 +52,18 @@ export const fanOutFaults: FaultSuite = async ({ cycles, load = USUAL_SOCKETS, s
       const { url = '' } = instances.programs[owner] ?? {};
       const { url: other = '' } = instances.programs[(owner + 1) % INSTANCES] ?? {};
       const names = Array.from({ length: sessions }, (_, index) => `fan-${cycle}-${index}`);
-      await inBatches(sessions, async (index) => {
-        const sessionId = names[index] ?? '';
+      for (const sessionId of names) {
         // Its result is read from the store: the connection of the caller ends with the instance.
         void beginTurn(url, sessionId, PACE);
-        await until(`${sessionId} to run`, async () => (await readTurn(url, sessionId)).seqs.length > 0, PATIENCE_MS);
-      });
-      say(`${sessions} sessions run`);
+        await sleep(BEGIN_EVERY_MS);
+      }
+      say(`${sessions} turns were begun`);
       const client = followersProcess();
       scope.after(client.end);
       const ports = instances.programs.map(({ port }) => port);
       const following = await client.ask({ kind: 'follow', ports, sessions: names, sockets: load });
       if (following.kind === 'following') followed += following.sockets;
-      say(`${load} sockets follow them`);
+      say(`${load} sockets follow them, and each has got something`);
       const killedAt = performance.now();
       const restarted = instances.kill(owner);
       const stored = await inBatches(sessions, async (index) => {
@@ -101,7 +104,10 @@ export const fanOutFaults: FaultSuite = async ({ cycles, load = USUAL_SOCKETS, s
 async function endedTurn(url: string, sessionId: string) {
   const stored = await readTurn(url, sessionId).catch(() => undefined);
   const [turn] = stored?.turns ?? [];
-  if (stored === undefined || turn === undefined || turn.status === 'running') return undefined;
+  if (stored === undefined || turn === undefined || turn.status === 'running') {
+    await sleep(LOOK_EVERY_MS);
+    return undefined;
+  }
   const isRight = stored.turns.length === 1 && turn.status === 'failed' && turn.code === 'TURN_INTERRUPTED';
   const wrong = `${sessionId} is stored as ${stored.turns.map(({ status, code }) => `${status} ${code ?? ''}`).join(', ')}`;
   return { seqs: stored.seqs, ...(!isRight && { wrong }) };
