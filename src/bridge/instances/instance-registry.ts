@@ -9,7 +9,7 @@ export interface Lease {
   isHeld(): boolean;
   /**
    * Until when, by the clock of the database, bridges without a heartbeat have ended. Undefined while the database, as seen from
-   * here, was away in that time: then none of them could send one. Whoever asks the store names this time, because the question
+   * here, was away in that time: then none of them could send one. A look at the store names this time, because the look
    * may wait for the database and be answered when it is back.
    */
   judgesUntil(): number | undefined;
