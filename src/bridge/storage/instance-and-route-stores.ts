@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
+import { urgent } from '../../platform/database/statement.ts';
 import type { BridgeSchema, InstanceRow, NewRow, RunnerRow, RunnerTurnRow, SessionRouteRow } from './bridge-schema.ts';
 
 type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
@@ -182,7 +183,7 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
         ids.as('others'),
         dead.select(({ fn }) => fn.countAll<number>().as('count')).as('dead'),
       ]);
-      const [{ rows }] = await database.write([returning.compile()]);
+      const [{ rows }] = await database.write([urgent(returning.compile())]);
       const { heartbeat_at: at = instance.heartbeat_at, others: listed, dead: ended = 0 } = rows[0] ?? {};
       return { at: Number(at), others: listed ?? '', hasDead: deadAfterMs !== undefined && Number(ended) > 0 };
     },

@@ -13,6 +13,8 @@ export interface Statement<Row = unknown> {
   /** The number of its SQL text, when the text is known ahead and worth preparing. */
   readonly textId?: number;
   readonly expectedChanges?: number;
+  /** Its batch gets a connection before all that wait for one. */
+  readonly isUrgent?: boolean;
   readonly [rowType]?: Row;
 }
 
@@ -35,6 +37,11 @@ export function expectChanges<Row>(statement: Runnable<Row>, count: number): Sta
   const textId = 'textId' in statement ? statement.textId : undefined;
   const expected = { sql: statement.sql, parameters: statement.parameters, expectedChanges: count };
   return textId === undefined ? expected : { ...expected, textId };
+}
+
+/** For what others judge this process by: on PostgreSQL it passes all batches and reads that wait for a connection. */
+export function urgent<Row>({ sql, parameters }: Runnable<Row>): Statement<Row> {
+  return { sql, parameters, isUrgent: true };
 }
 
 /** Whether a batch was stored; false when a statement of it changed another number of rows than it had to. */

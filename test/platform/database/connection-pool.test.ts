@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { Client } from 'pg';
+import { systemClock } from '../../../src/platform/clock/clock.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
 import { openConnectionPool } from '../../../src/platform/database/postgres/connection-pool.ts';
+import { openWakeUps } from '../../../src/platform/database/postgres/wake-ups.ts';
+import { urgent } from '../../../src/platform/database/statement.ts';
 import { databasePlaces } from '../../kit/database-engines.ts';
+import { silentLogger } from '../../kit/silent-logger.ts';
 import { until } from '../../kit/until.ts';
 import { item, type SampleSchema, sampleDatabase } from './sample-database.ts';
 
@@ -44,6 +48,41 @@ describe('one pool for several schemas', { timeout: 120_000 }, () => {
     const text = "select count(*)::int as count from pg_stat_activity where wait_event = 'advisory'";
     return (await client.query<{ readonly count: number }>(text)).rows[0]?.count ?? 0;
   };
+
+  test('what is urgent gets the next connection, before all that came sooner', async (t) => {
+    const [database] = await openAll(t, 1, 1);
+    assert.ok(database !== undefined);
+    const { client, release } = await holdLock(t);
+    const holding = database.read(waitForLock);
+    await until('the only connection is taken', async () => (await waiters(client)) === 1);
+    const stored: string[] = [];
+    const note = (id: string) => () => void stored.push(id);
+    const heartbeat = urgent(database.query.insertInto('items').values(item('heartbeat')).compile());
+    const waiting = [
+      insert(database, 'first').then(note('first')),
+      insert(database, 'second').then(note('second')),
+      database.write([heartbeat]).then(note('heartbeat')),
+    ];
+    await release();
+    await Promise.all([holding, ...waiting]);
+    assert.deepEqual(stored, ['heartbeat', 'first', 'second']);
+  });
+
+  test('messages of many topics are sent one after the other over their connection', async (t) => {
+    const warnings: string[] = [];
+    const note = ({ message }: Error) => void warnings.push(message);
+    process.on('warning', note);
+    t.after(() => process.off('warning', note));
+    const wakeUps = await openWakeUps({ url: places.postgres().url, clock: systemClock, logger: silentLogger });
+    t.after(() => wakeUps.stop());
+    await until('it listens', () => wakeUps.isListening());
+    const topics = Array.from({ length: 20 }, (_, index) => `topic-${index}`);
+    const heard = new Set<string>();
+    for (const topic of topics) wakeUps.on(topic, (subject) => void (subject === 'now' && heard.add(topic)));
+    for (const topic of topics) wakeUps.send(topic, 'now');
+    await until('all were heard', () => heard.size === topics.length);
+    assert.deepEqual(warnings, []);
+  });
 
   test('the same statements find the rows of their own schema, whichever connection they get', async (t) => {
     const databases = await openAll(t, 3, 2);

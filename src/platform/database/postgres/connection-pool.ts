@@ -18,8 +18,11 @@ export interface ConnectionPool {
 export interface PoolShare {
   /** Differs from that of other shares: for names of statements, which belong to a connection. */
   readonly number: number;
-  /** A connection whose statements find the tables of the schema. Waits until one is free, for five seconds. */
-  take(): Promise<PoolClient>;
+  /**
+   * A connection whose statements find the tables of the schema. Waits until one is free, for five seconds; the urgent ones
+   * get it before all others.
+   */
+  take(isUrgent: boolean): Promise<PoolClient>;
   give(client: PoolClient, broken: boolean): void;
   leave(): void;
 }
@@ -27,6 +30,7 @@ export interface PoolShare {
 interface Share {
   used: number;
   /** In order; each is called when it has a connection. */
+  readonly urgent: Set<Waiter>;
   readonly waiting: Set<Waiter>;
 }
 
@@ -105,8 +109,8 @@ export async function openConnectionPool(
       joined += 1;
       return {
         number: joined,
-        async take() {
-          await places.take(share);
+        async take(isUrgent) {
+          await places.take(share, isUrgent);
           try {
             return await connect(schema);
           } catch (error) {
@@ -150,12 +154,16 @@ function createPlaces(size: number) {
     share.used += 1;
   }
 
+  function firstOf({ urgent: [urgent], waiting: [waiter] }: Share): Waiter | undefined {
+    return urgent ?? waiter;
+  }
+
   /** The one that has waited longest among those that may have a place. */
   function nextWaiter(): Share | undefined {
     let next: Share | undefined;
     let first = Number.POSITIVE_INFINITY;
     for (const share of shares) {
-      const [waiter] = share.waiting;
+      const waiter = firstOf(share);
       if (waiter === undefined || waiter.order > first || !mayTake(share)) continue;
       next = share;
       first = waiter.order;
@@ -165,13 +173,13 @@ function createPlaces(size: number) {
 
   function grantNext(): void {
     for (let share = nextWaiter(); share !== undefined; share = nextWaiter()) {
-      const [waiter] = share.waiting;
+      const waiter = firstOf(share);
       grant(share);
       waiter?.grant();
     }
   }
 
-  function wait(share: Share): Promise<void> {
+  function wait(line: Set<Waiter>, isUrgent: boolean): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const cancel = systemClock.after(CONNECT_TIMEOUT_MS, () => {
       remove();
@@ -179,7 +187,7 @@ function createPlaces(size: number) {
     });
     order += 1;
     const waiter: Waiter = {
-      order,
+      order: isUrgent ? 0 : order,
       grant() {
         remove();
         resolve();
@@ -188,23 +196,23 @@ function createPlaces(size: number) {
     function remove(): void {
       cancel();
       waiting -= 1;
-      share.waiting.delete(waiter);
+      line.delete(waiter);
     }
     waiting += 1;
-    share.waiting.add(waiter);
+    line.add(waiter);
     return promise;
   }
 
   return {
     join(): Share {
-      const share: Share = { used: 0, waiting: new Set() };
+      const share: Share = { used: 0, urgent: new Set(), waiting: new Set() };
       shares.add(share);
       return share;
     },
-    async take(share: Share): Promise<void> {
-      if (share.waiting.size === 0 && mayTake(share)) return grant(share);
+    async take(share: Share, isUrgent: boolean): Promise<void> {
+      if (firstOf(share) === undefined && mayTake(share)) return grant(share);
       if (waiting >= MAX_WAITING) throw new AppError('OVERLOADED');
-      return wait(share);
+      return wait(isUrgent ? share.urgent : share.waiting, isUrgent);
     },
     give(share: Share): void {
       used -= 1;

@@ -13,6 +13,10 @@ const ATTEMPTS = 3;
 
 type Work<T> = (connection: SqlConnection) => Promise<T>;
 
+interface ConnectionOptions extends ExclusiveOptions {
+  readonly isUrgent?: boolean;
+}
+
 /**
  * All of one service is in one schema, which is made when it is missing. Behind a pooler in transaction mode nothing can be
  * set for a connection: each transaction sets it for itself, and statements have no names.
@@ -32,26 +36,29 @@ export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine
     problems.set(problem.error, problem);
     return problem;
   };
-  const connect = async (): Promise<PoolClient> => {
+  const connect = async (isUrgent: boolean): Promise<PoolClient> => {
     try {
-      return await share.take();
+      return await share.take(isUrgent);
     } catch (error) {
       throw error instanceof AppError ? error : describePostgresError(error).error;
     }
   };
   /** Takes a connection of the pool, and throws it away when it broke. */
-  const useConnection = async <T>(work: Work<T>, { discard = false, timeoutMs = 0 }: ExclusiveOptions): Promise<T> => {
-    const client = await connect();
+  const useConnection = async <T>(work: Work<T>, options: ConnectionOptions): Promise<T> => {
+    const { discard = false, timeoutMs = 0, isUrgent = false } = options;
+    const client = await connect(isUrgent);
     const answerTimeout = Math.max(ANSWER_TIMEOUT_MS, timeoutMs + ANSWER_TIMEOUT_MS - STATEMENT_TIMEOUT_MS);
-    let broken = discard;
+    let lost = false;
     const execute: SqlConnection['execute'] = async <Row>(statement: Runnable<Row>) => {
+      // A statement that was given up may still be under way: whatever follows, such as ROLLBACK, would wait for it.
+      if (lost) throw new AppError('STORAGE_UNAVAILABLE');
       const query = { ...toQuery(statement, isPooled ? undefined : share.number), query_timeout: answerTimeout };
       try {
         const { rows, rowCount } = await client.query(query);
         return { rows: rows as Row[], changes: rowCount ?? 0 };
       } catch (error) {
         const problem = translate(error);
-        broken ||= problem.connectionLost;
+        lost ||= problem.connectionLost;
         throw problem.error;
       }
     };
@@ -59,10 +66,10 @@ export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine
       const connection: SqlConnection = { engine: 'postgres', execute };
       return await work(isPooled ? inTransactions(connection, schema) : connection);
     } finally {
-      share.give(client, broken);
+      share.give(client, discard || lost);
     }
   };
-  const withConnection = async <T>(work: Work<T>, options: ExclusiveOptions = {}): Promise<T> => {
+  const withConnection = async <T>(work: Work<T>, options: ConnectionOptions = {}): Promise<T> => {
     if (closing) throw new AppError('SHUTTING_DOWN');
     const use = useConnection(work, options);
     underWay.add(use);
@@ -102,7 +109,8 @@ export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine
       if (statements.length === 0) return [];
       queued += 1;
       try {
-        const store = () => withConnection((connection) => runBatch(connection, statements));
+        const isUrgent = statements.some((statement: Partial<Statement>) => statement.isUrgent === true);
+        const store = () => withConnection((connection) => runBatch(connection, statements), { isUrgent });
         const results = await again('tryAgain', ATTEMPTS, store);
         batches += 1;
         return results;

@@ -48,6 +48,8 @@ export async function openWakeUps({ url, clock, logger }: WakeUpsOptions): Promi
   const gathered = new Map<string, Set<string>>();
   const stopped = new AbortController();
   let current: Client | undefined;
+  /** The last statement of the connection: the next one is sent when it is answered. */
+  let underWay: Promise<unknown> = Promise.resolve();
 
   function tell(topic: string, subject: string): void {
     for (const listener of listeners.get(topic) ?? []) listener(subject);
@@ -66,6 +68,7 @@ export async function openWakeUps({ url, clock, logger }: WakeUpsOptions): Promi
       const [topic = '', ...subjects] = payload.split(SEPARATOR);
       for (const subject of subjects) tell(topic, subject);
     });
+    underWay = Promise.resolve();
     try {
       await client.connect();
       await ask(client, `LISTEN ${CHANNEL}`);
@@ -77,9 +80,9 @@ export async function openWakeUps({ url, clock, logger }: WakeUpsOptions): Promi
   }
 
   async function ask(client: Client, text: string, values: readonly string[] = []): Promise<void> {
-    const answer = client.query(text, [...values]);
+    const answer = underWay.then(() => client.query(text, [...values]));
     // It fails with its connection when nobody waits for it any more.
-    answer.catch(() => undefined);
+    underWay = answer.catch(() => undefined);
     await withinTime(clock, CONNECT_MS, answer, () => {
       throw new Error('the database does not answer');
     });
