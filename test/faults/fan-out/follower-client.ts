@@ -30,6 +30,8 @@ interface Follower {
   readonly seqs: number[];
   /** How often it heard that its turn has failed. */
   ends: number;
+  /** Its connections, for the report of what it missed: where, after which number, and what came first. */
+  readonly connections: string[];
 }
 
 const EMPTY: Buffer = Buffer.alloc(0);
@@ -51,13 +53,15 @@ function take(follower: Follower, text: string): void {
 
 /** Follows a session, and whenever the connection ends goes on with the last number at the next instance. */
 async function follow(follower: Follower, sessionId: string, ports: readonly number[], turn: number): Promise<void> {
-  const query = new URLSearchParams({ sessionId, afterSeq: String(follower.seqs.at(-1) ?? 0) });
+  const afterSeq = follower.seqs.at(-1) ?? 0;
+  const query = new URLSearchParams({ sessionId, afterSeq: String(afterSeq) });
   const goOn = async (): Promise<void> => {
     again += 1;
     await sleep(Math.random() * BACK_WITHIN_MS);
     await follow(follower, sessionId, ports, turn + 1);
   };
   const port = ports[turn % ports.length] ?? 0;
+  follower.connections.push(`${Math.round(performance.now())} ms: port ${port} after ${afterSeq}`);
   const socket = await openBareWebSocket({ port, path: `/acp?${query}` }).catch(() => undefined);
   if (socket === undefined) return goOn();
   let rest = EMPTY;
@@ -76,15 +80,25 @@ async function follow(follower: Follower, sessionId: string, ports: readonly num
 }
 
 /** What a follower missed of what is stored, or got twice. */
-function wrongOf({ session, seqs, ends }: Follower, stored: readonly (readonly number[])[]): readonly string[] {
+function wrongOf(
+  { session, seqs, ends, connections }: Follower,
+  stored: readonly (readonly number[])[],
+): readonly string[] {
   const wanted = stored[session] ?? [];
   const wrong: string[] = [];
   const seen = new Set(seqs);
   const missed = wanted.filter((seq) => !seen.has(seq));
-  if (missed.length > 0) wrong.push(`a follower of session ${session} missed ${missed.join(' ')}`);
+  if (missed.length > 0)
+    wrong.push(
+      `a follower of session ${session} missed ${missed.join(' ')} of ${wanted.slice(-3).join(' ')} (${connections.join(', ')}; got ${seqs.slice(-3).join(' ')})`,
+    );
   if (seqs.some((seq, index) => index > 0 && seq <= (seqs[index - 1] ?? 0)))
     wrong.push(`a follower of session ${session} got ${seqs.join(' ')}`);
-  if (seqs.length > wanted.length) wrong.push(`a follower of session ${session} got more than is stored`);
+  // What the instance had sent and not yet stored when it was killed is lost; it came after all that is stored but the end.
+  const known = new Set(wanted);
+  const lastWord = wanted.at(-2) ?? 0;
+  if (seqs.some((seq) => !known.has(seq) && seq < lastWord))
+    wrong.push(`a follower of session ${session} got more than is stored: ${seqs.join(' ')}`);
   if (ends !== 1) wrong.push(`a follower of session ${session} got ${ends} ends`);
   return wrong;
 }
@@ -101,7 +115,7 @@ process.on('message', async (work: FollowersWork) => {
   if (work.kind === 'follow') {
     const { ports, sessions, sockets } = work;
     await inBatches(sockets, async (index) => {
-      const follower = { session: index % sessions.length, seqs: [], ends: 0 };
+      const follower = { session: index % sessions.length, seqs: [], ends: 0, connections: [] };
       followers.push(follower);
       // Those of one session are spread over all instances.
       await follow(follower, sessions[follower.session] ?? '', ports, Math.floor(index / sessions.length));
