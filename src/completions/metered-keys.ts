@@ -112,7 +112,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
   const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, record, onChanged: lookup.forget });
 
   const { alerts: addressed = { url: '', token: '' } } = settings;
-  const alerts = createBudgetAlerts({ settings: addressed, clock, randomness, makeId, logger });
+  const alerts = createBudgetAlerts({ settings: addressed, clock, randomness, logger });
   const { shared } = options;
   const sharedBudgets =
     shared && createSharedBudgets({ ...shared, store: keyStore, clock, onAlert: (alert) => alerts.tell(alert) });

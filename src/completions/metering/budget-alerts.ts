@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
 import { retry } from '../../platform/retry/retry.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
@@ -12,7 +13,7 @@ export interface BudgetAlerts {
   stop(): Promise<void>;
 }
 
-interface BudgetAlertsOptions extends Pick<Runtime, 'clock' | 'randomness' | 'makeId' | 'logger'> {
+interface BudgetAlertsOptions extends Pick<Runtime, 'clock' | 'randomness' | 'logger'> {
   readonly settings: CompletionsSettings['alerts'];
 }
 
@@ -23,7 +24,7 @@ const MAX_ANSWER_BYTES = 64 * 1024;
 const RETRIES = { attempts: 4, baseMs: 1000, maxMs: 30_000 };
 const STOP_MS = 2000;
 
-export function createBudgetAlerts({ settings, clock, randomness, makeId, logger }: BudgetAlertsOptions): BudgetAlerts {
+export function createBudgetAlerts({ settings, clock, randomness, logger }: BudgetAlertsOptions): BudgetAlerts {
   const { url, token } = settings;
   const stopped = new AbortController();
   let waiting = 0;
@@ -33,7 +34,7 @@ export function createBudgetAlerts({ settings, clock, randomness, makeId, logger
   async function send(body: string, id: string): Promise<void> {
     const headers = {
       'content-type': 'application/json',
-      // The same for every try, so that a repetition can be recognised.
+      // The same for every try and from every instance, so that a repetition can be recognised.
       'idempotency-key': id,
       ...(token !== '' && { authorization: `Bearer ${token}` }),
     };
@@ -46,7 +47,8 @@ export function createBudgetAlerts({ settings, clock, randomness, makeId, logger
   }
 
   return {
-    tell({ bucket, percent, spentNano, usd, period }) {
+    tell(told) {
+      const { bucket, percent, spentNano, usd, period } = told;
       const alert = { bucket, percent, spent_usd: usdOfNano(spentNano), budget_usd: usd, period };
       logger.warn(alert, 'a budget is spent to this part');
       if (url === '' || stopped.signal.aborted) return;
@@ -55,7 +57,7 @@ export function createBudgetAlerts({ settings, clock, randomness, makeId, logger
         return;
       }
       waiting += 1;
-      const id = makeId('alr_');
+      const id = idOf(told);
       const body = JSON.stringify({ type: 'budget.alert', id, at: new Date(clock.now()).toISOString(), ...alert });
       last = last
         .then(() => send(body, id))
@@ -71,4 +73,9 @@ export function createBudgetAlerts({ settings, clock, randomness, makeId, logger
       stopped.abort();
     },
   };
+}
+
+function idOf({ bucket, period, usd, percent }: BudgetAlert): string {
+  const what = JSON.stringify([bucket, period, usd, percent]);
+  return `alr_${createHash('sha256').update(what).digest('base64url').slice(0, 22)}`;
 }
