@@ -84,7 +84,7 @@ export function createTurnDisplay(context: Pick<CommandContext, 'stdout' | 'stde
       else if (event?.kind === 'tool_call') showCall(event);
       else if (event?.kind === 'status' && event.status === 'permission_denied') {
         endLine();
-        stderr(`${red('denied')} ${oneLine(event.text, MAX_TITLE)}\n`);
+        stderr(`${red('denied')} ${oneLine(event.text.replace(/^Denied: /, ''), MAX_TITLE)}\n`);
       }
     },
     end({ status, error, code, artifacts, usage }) {

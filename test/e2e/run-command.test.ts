@@ -367,6 +367,9 @@ test('usage shows what calls and sessions have cost, in tables and as JSON', asy
   const day = await command('usage', '--from', 'yesterday');
   assert.deepEqual([day.code, day.stdout], [1, '']);
   assert.match(day.stderr, /from is not a day such as/);
+  const turned = await command('usage', '--from', '2020-02-01', '--to', '2020-01-01');
+  assert.deepEqual([turned.code, turned.stdout], [1, '']);
+  assert.match(turned.stderr, /to \(2020-01-01\) is before from \(2020-02-01\)/);
   const terminal = startInTerminal(t, ['usage', ...data], { workingDirectory: folder });
   assert.equal(await terminal.ended, 0);
   assert.ok(terminal.screen().startsWith(`\u001b[1mCompletions, ${completions.from}`), terminal.screen());

@@ -57,6 +57,15 @@ test('a failed call, a failed turn and a cancelled one say why', () => {
   assert.equal(shown(false, [], { status: 'cancelled' }).stderr, 'cancelled\n');
 });
 
+test('a refused question says what was denied, once', () => {
+  const structuredEvent = {
+    kind: 'status',
+    status: 'permission_denied',
+    text: 'Denied: rm -rf build',
+  } as StructuredEvent;
+  assert.equal(shown(false, [{ structuredEvent }], {}).stderr, 'denied rm -rf build\n');
+});
+
 test('what an agent writes cannot control the terminal', () => {
   const { stdout, stderr } = shown(true, [{ delta: 'a\u001b[2Jb\u009b31m\r\u0007c\td\n' }], {});
   assert.equal(stdout, 'a[2Jb31mc\td\n');

@@ -80,12 +80,14 @@ export function readRange(
   const to = given.to ?? dayIn(zone, now);
   const [first, last] = [readMoment('from', from), readMoment('to', to)];
   const isMoment = (text: string) => text.includes('T');
-  return {
+  const range = {
     from: quarterOf(isMoment(from) ? first : startOfDay(zone, from)),
     to: isMoment(to) ? quarterOf(last) + 1 : quarterOf(startOfDay(zone, dayOf(last + DAY_MS))),
     fromDay: isMoment(from) ? dayIn(zone, first) : from,
     toDay: isMoment(to) ? dayIn(zone, last) : to,
   };
+  if (range.to <= range.from) refuse(given.to === undefined ? 'from' : 'to', `to (${to}) is before from (${from})`);
+  return range;
 }
 
 const MOMENT = /^\d{4}-\d{2}-\d{2}(?:T[\d:.]{5,15}(?:Z|[+-]\d{2}:\d{2}))?$/;
