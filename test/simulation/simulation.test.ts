@@ -94,6 +94,8 @@ const FOUND = [
   // A beginning that was being taken back was read from the store, believed, and followed for ever.
   ['instances', 33_439],
   ['instances', 40_630],
+  // A bridge that was frozen got a session back: what another had stored of it was not sent to those who followed it here.
+  ['instances', 66_172],
 ] as const;
 
 for (const scenario of SCENARIOS) {

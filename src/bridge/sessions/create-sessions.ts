@@ -168,6 +168,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
         receiversKeepUp: () => hub.room(key),
         reserve: (upTo) => log.storeOwn(key, [sessions.reserve(key, upTo)]),
       }),
+    usedElsewhere: hub.usedElsewhere,
   });
   const audits = createAuditStore(database);
   const summaryStore = createSummaryStore(database);
@@ -195,7 +196,6 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     options.scratch === undefined
       ? undefined
       : createScratchSpace({ ...options.scratch, clock, ownerOf: sessions.ownerOf });
-  const checkScratch = (owner: string) => scratch?.check(owner);
   const readLongText = createLongTextReader(log, updates);
   const serverBox = createServerBox(options.secretBox);
   const runner = createTurnRunner({
@@ -214,7 +214,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     agentFailed: options.agentFailed,
     keepArtifacts: options.keepArtifacts,
     readLongText,
-    checkScratch,
+    checkScratch: (owner: string) => scratch?.check(owner),
     keep,
     clock,
     logger,

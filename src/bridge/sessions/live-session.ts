@@ -226,6 +226,8 @@ interface SessionTableOptions {
   readonly change: SessionStates['change'];
   makeKey(): string;
   createStream(sessionKey: string, lastSeq: number): UpdateStream;
+  /** Another bridge may have had the session since it was last here, with numbers up to this one. */
+  usedElsewhere(sessionKey: string, upTo: number): void;
 }
 
 /** Sessions with nothing to do stay while there are fewer than this. */
@@ -286,6 +288,7 @@ export function createSessionTable(options: SessionTableOptions): SessionTable {
     const isSame = known?.key === row.key;
     if (known !== undefined && !isSame) remove(known);
     const session = isSame ? known : make(row.key, row.session_id, row.owner, row.reserved_seq);
+    if (session.epoch !== row.epoch) options.usedElsewhere(row.key, row.reserved_seq);
     session.stream.restart(row.reserved_seq);
     change(session, { kind: 'found', row });
     return use(session);

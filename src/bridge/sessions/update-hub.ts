@@ -58,6 +58,8 @@ export interface UpdateHub {
   catchUp(sessionKey: string): void;
   /** Whether receivers get from the log what lies between their last update and the next: it may come from elsewhere. */
   keepWhole(sessionKey: string, isOn: boolean): void;
+  /** Another bridge may have used numbers of the session up to this one: the same for receivers that have got less. */
+  usedElsewhere(sessionKey: string, upTo: number): void;
   isFollowed(sessionKey: string): boolean;
   /** Notes that a receiver gets an update another way. False when it has that update. */
   gets(sessionKey: string, receiver: NotificationSink, seq: number): boolean;
@@ -103,11 +105,14 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
   const bySession = new Map<string, Map<NotificationSink, Subscription>>();
   const byReceiver = new Map<NotificationSink, Set<string>>();
   const whole = new Set<string>();
+  /** Of sessions that are followed: the number that another bridge may have used last. */
+  const elsewhere = new Map<string, number>();
   const endListeners: Parameters<UpdateHub['onEnd']>[0][] = [];
 
   /** Whether something that was stored elsewhere may lie between what a receiver has got and this update. */
   function isGap(sessionKey: string, { hasPast, sentUpTo }: Subscription, seq: number): boolean {
-    return hasPast && seq > sentUpTo + 1 && whole.has(sessionKey);
+    if (!hasPast || seq <= sentUpTo + 1) return false;
+    return whole.has(sessionKey) || sentUpTo < (elsewhere.get(sessionKey) ?? 0);
   }
 
   /** Reads from the log what was not sent, and then what comes. */
@@ -150,7 +155,10 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       subscription.waiting = [];
       for (const { resolve } of subscription.whenReached.splice(0)) resolve();
     }
-    if (receivers?.delete(receiver) && receivers.size === 0) bySession.delete(sessionKey);
+    if (receivers?.delete(receiver) && receivers.size === 0) {
+      bySession.delete(sessionKey);
+      elsewhere.delete(sessionKey);
+    }
     const sessions = byReceiver.get(receiver);
     if (sessions?.delete(sessionKey) && sessions.size === 0) byReceiver.delete(receiver);
   }
@@ -278,6 +286,9 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
     keepWhole(sessionKey, isOn) {
       if (isOn) whole.add(sessionKey);
       else whole.delete(sessionKey);
+    },
+    usedElsewhere(sessionKey, upTo) {
+      if (bySession.has(sessionKey)) elsewhere.set(sessionKey, upTo);
     },
     isFollowed: (sessionKey) => bySession.has(sessionKey),
     gets(sessionKey, receiver, seq) {

@@ -136,7 +136,8 @@ test('a beginning that is being taken back is not believed when its row is read,
 });
 
 test('a session that never began here makes way for one of its name that another bridge has begun', async () => {
-  const begun = { ...row('', null), key: 'there', session_id: 's', owner: 'main', reserved_seq: 512 };
+  const begun = { ...row('', null), key: 'there', session_id: 's', owner: 'main', reserved_seq: 512, epoch: 3 };
+  const used: (readonly [string, number])[] = [];
   const table = createSessionTable({
     store: {
       isShared: true,
@@ -148,11 +149,15 @@ test('a session that never began here makes way for one of its name that another
     change,
     makeKey: () => 'here',
     createStream: () => ({ restart: () => undefined }) as Partial<UpdateStream> as UpdateStream,
+    usedElsewhere: (key, upTo) => void used.push([key, upTo]),
   });
   const unbegun = table.create('main', 's');
   assert.equal(unbegun.key, 'here');
   const found = await table.loadOwn('main', 's');
   assert.deepEqual([found?.key, found?.stored, table.byKey('here')], ['there', 'open', undefined]);
+  // Read again, it has the epoch that is known here: nobody else had it.
+  await table.loadOwn('main', 's');
+  assert.deepEqual(used, [['there', 512]]);
   // What is over of the first one does not touch the second.
   table.remove(unbegun);
   assert.equal(table.peek('main', 's'), found);

@@ -85,6 +85,33 @@ test('what was stored elsewhere during a replay is read before what was publishe
   );
 });
 
+test('what another bridge stored of a session is read before what is published here afterwards', async () => {
+  const asked: number[] = [];
+  const stored: number[] = [];
+  const { seen, receiver } = createReceiver();
+  const hub = createUpdateHub(async (_session, _receiver, afterSeq) => {
+    asked.push(afterSeq);
+    const page = stored.filter((seq) => seq > afterSeq);
+    seen.push(...page);
+    return page.at(-1) ?? afterSeq;
+  }, createFakeClock());
+  await hub.subscribeAfter('s', receiver, 4);
+  stored.push(513, 514, 1025);
+  hub.usedElsewhere('s', 1024);
+  hub.publish('s', 1025, '{}');
+  await settled();
+  hub.publish('s', 1026, '{}');
+  // A turn of this bridge leaves numbers out, too: nothing is read for that.
+  hub.publish('s', 1537, '{}');
+  assert.deepEqual(
+    [seen, asked],
+    [
+      [513, 514, 1025, 1026, 1537],
+      [4, 4],
+    ],
+  );
+});
+
 /** A store of all that was published, and a replay of it that may publish more. */
 function createStored() {
   const clock = createFakeClock();
