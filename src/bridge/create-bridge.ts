@@ -276,7 +276,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     isStrict: ({ caller }) => settings.bridge.strict_params || caller.isStrict === true,
     aliasPrefixes: settings.bridge.method_prefix_aliases.map((alias) => ({ from: `${alias}.`, to: 'app.' })),
   });
-  const here = { isBusyHere: orchestrator.isBusy, endJobs: jobs.endOf };
+  const here = { isBusyHere: orchestrator.isBusy, doubt: sessions.doubt, endJobs: jobs.endOf };
   const dispatch = withTeams(withOwners(forwarding.wrap(relay?.wrap(dispatchHere, here) ?? dispatchHere)));
   const overHttp = createRpcOverHttp({
     access,

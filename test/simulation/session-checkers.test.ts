@@ -68,6 +68,23 @@ test('each thing that must not happen in a session is found', () => {
   }
 });
 
+test('a turn that goes on after a cancel was accepted is found, and nothing that may be so', () => {
+  const cancel = { kind: 'cancel', session, startedAt: 10, endedAt: 20, outcome: 'ok' } as const;
+  const onA: SessionsEvent = { ...begins, home: 'a' };
+  const endsAt = (at: number): SessionsEvent => ({ ...ends, home: 'a', at });
+  const check = (events: readonly SessionsEvent[], turns = [stored]) =>
+    checkSessions([setUp, ...events], { ...whole, turns }, 'several').filter((one) => one.includes('cancel of'));
+  const found = ['turn t went on after a cancel of s that was accepted'];
+  assert.deepEqual(check([onA, cancel, endsAt(60_000)]), found);
+  assert.deepEqual(check([onA, cancel]), found, 'it never ended');
+  assert.deepEqual(check([onA, { kind: 'freeze', at: 15, home: 'b' }, cancel]), found, 'another instance was frozen');
+  assert.deepEqual(check([onA, cancel, endsAt(4_520)]), []);
+  assert.deepEqual(check([onA, { ...cancel, outcome: 'unknown' }]), []);
+  assert.deepEqual(check([{ ...onA, at: 15 }, cancel]), [], 'it began after the call was made');
+  assert.deepEqual(check([onA, { kind: 'freeze', at: 5, home: 'a' }, cancel]), [], 'its instance was frozen');
+  assert.deepEqual(check([onA, cancel], [{ ...stored, status: 'failed' }]), [], 'another instance may have ended it');
+});
+
 test('of several instances, a message that is refused because of a new start may be answered before that start', () => {
   const code = 'SESSION_CONTINUATION_UNAVAILABLE';
   const refused: SessionsEvent = {

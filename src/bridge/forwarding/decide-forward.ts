@@ -41,6 +41,23 @@ export function buildNodeMap({ local_node_id: localId, nodes, forwarding }: MapS
   return { localId, others, nextHopOf: (targetId) => hops.get(targetId) ?? targetId };
 }
 
+/** The nodes that the settings name or select: a built-in one that nothing here is about is left out. */
+export function usedNodes(
+  settings: Pick<DistributedSettings, 'nodes' | 'task_forward_peer_id' | 'forwarding'>,
+  map: NodeMap,
+): readonly BridgeNode[] {
+  const { rules, routes } = settings.forwarding;
+  const named = new Set([
+    ...settings.nodes.map(({ id }) => id),
+    settings.task_forward_peer_id,
+    ...rules.map(({ target }) => target.node_id),
+    ...routes.flatMap((route) => [route.target_node_id, route.next_hop_node_id]),
+  ]);
+  const selects = (node: BridgeNode) =>
+    rules.some(({ target }) => target.node_id === '' && matches(node, target.selector));
+  return [...map.others.values()].filter((node) => named.has(node.id) || selects(node));
+}
+
 export interface ForwardCandidate {
   /** The node that is to run the call. */
   readonly target: string;

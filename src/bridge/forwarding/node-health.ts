@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { DistributedSettings } from '../settings.ts';
-import type { ForwardDecision, NodeMap } from './decide-forward.ts';
+import { type ForwardDecision, type NodeMap, usedNodes } from './decide-forward.ts';
 
 /** Which nodes could be reached lately. A node that nothing is known of counts as reachable. */
 export interface NodeHealth {
@@ -118,7 +118,7 @@ export function createNodeReports({ settings, map, health, decide }: NodeReportP
       local_node_id: map.localId,
       hop_limit: settings.forwarding.hop_limit,
       default_action: settings.forwarding.default_action,
-      nodes: [...map.others.values()].map((node) => ({
+      nodes: usedNodes(settings, map).map((node) => ({
         ...node,
         capabilities: [...node.capabilities],
         next_hop: map.nextHopOf(node.id),

@@ -28,6 +28,7 @@ import { asClient } from '../team-work.ts';
 import type { RegisteredInstance } from './instance-registry.ts';
 import {
   createRelayClient,
+  createSessionOwners,
   type FileKind,
   RELAY_PATH,
   type RelayCall,
@@ -40,14 +41,12 @@ import {
 import { createSessionFeeds, type SessionFeeds } from './session-feeds.ts';
 import {
   createOwnerDispatch,
-  createSessionOwners,
   createViaOwner,
   FLUSH,
   FOLLOW,
-  isAboutSession,
   type OwnerDispatchOptions,
   serveFollower,
-  startsSession,
+  serveRelayed,
   UPDATE,
 } from './session-owners.ts';
 
@@ -56,7 +55,7 @@ export interface Relay {
   /** Relays calls about sessions of other instances, and passes all others to `dispatch`. */
   wrap(
     dispatch: Dispatch<BridgeClient>,
-    here: Pick<OwnerDispatchOptions, 'isBusyHere' | 'endJobs'>,
+    here: Pick<OwnerDispatchOptions, 'isBusyHere' | 'doubt' | 'endJobs'>,
   ): Dispatch<BridgeClient>;
   /** Serves rows about one session where the session is. Each has `:sessionId` in its path. */
   wrapRows(rows: readonly Route[], names: ReadonlySet<string>): readonly Route[];
@@ -159,16 +158,7 @@ export function createRelay(options: RelayOptions): Relay {
     const { caller, sink } = call.caller;
     const { wantsUpdates = false, resume = NO_RESUME, isStrict = false } = caller.relayed ?? {};
     const relayed = { caller, sink: wantsUpdates ? sink : undefined, stays: false, resume, isStrict };
-    const { sessionId } = Object(call.params) as Readonly<Record<string, unknown>>;
-    if (isAboutSession(call.method) && typeof sessionId === 'string') {
-      await requireOwn(caller, sessionId, startsSession(call.method));
-    }
-    return dispatchHere(asClient(call, relayed, call.params));
-  }
-
-  async function requireOwn({ principal }: BridgeCaller, sessionId: string, startsOne: boolean): Promise<void> {
-    const owner = await owners.ofRow(await owners.find(principal, sessionId, startsOne));
-    if (owner !== undefined) throw new AppError('NOT_OWNER');
+    return serveRelayed(owners, asClient(call, relayed, call.params), dispatchHere);
   }
 
   let here: FollowingParts | undefined;
@@ -231,7 +221,8 @@ export function createRelay(options: RelayOptions): Relay {
           const handle = rowsHere.get(row);
           if (handle === undefined) throw new AppError('NOT_OWNER');
           const { sessionId = '' } = params as Readonly<Record<string, string>>;
-          await requireOwn(caller, sessionId, false);
+          const owner = await owners.ofRow(await owners.find(caller.principal, sessionId, false));
+          if (owner !== undefined) throw new AppError('NOT_OWNER');
           const parts = { params, query, body } as Pick<Parameters<typeof handle>[0], 'params' | 'query' | 'body'>;
           // The response of these rows is what they return: nothing but their status is set on the reply.
           const reply: Reply = Object.assign(Object.create(Reply.prototype), { code: () => reply });

@@ -221,6 +221,22 @@ const isStored = () => false;
 const isMissed = () => true;
 
 /**
+ * Tells whether this bridge surely still has what runs here: its lease is held, and `check` has found out what others took
+ * while it was not. `check` never rejects.
+ */
+export function watchLosses(lease: Pick<Lease, 'isHeld' | 'onBeat'>, check: () => Promise<unknown>): () => boolean {
+  let checks = 0;
+  lease.onBeat((wasLost) => {
+    if (!wasLost) return;
+    checks += 1;
+    void check().then(() => {
+      checks -= 1;
+    });
+  });
+  return () => lease.isHeld() && checks === 0;
+}
+
+/**
  * Repeats work about what ended bridges left. Asking the store costs a statement each time, so it is asked while the list
  * of instances changes, else every half minute.
  */

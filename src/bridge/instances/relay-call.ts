@@ -3,7 +3,13 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError, type ErrorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
-import type { PersonTokens, Principal, Scope } from '../../platform/identity/principal.ts';
+import {
+  ownersSought,
+  ownFirst,
+  type PersonTokens,
+  type Principal,
+  type Scope,
+} from '../../platform/identity/principal.ts';
 import { RelayedError, type RequestId } from '../../platform/json-rpc/envelope.ts';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
@@ -13,7 +19,10 @@ import { asObject } from '../agents/agent-text.ts';
 import type { FileRequest } from '../artifacts/artifact-links.ts';
 import { bridgeErrors } from '../errors.ts';
 import type { CallPeer, PeerAnswer, PeerError, requestPeerFile } from '../forwarding/call-node.ts';
-import type { InstanceRow } from '../storage/bridge-schema.ts';
+import type { InstanceRow, SessionRow } from '../storage/bridge-schema.ts';
+import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
+import type { SessionStore } from '../storage/session-store.ts';
+import { describeInstance } from './instance-registry.ts';
 
 /** A call for another instance. */
 export interface RelayCall {
@@ -237,4 +246,63 @@ function signatureOf(key: Uint8Array, method: string, path: string, claims: stri
 
 function refused(reason: string): AppError {
   return new AppError('RELAY_REFUSED', { reason });
+}
+
+/** Finds the instance that has a session: the one that runs its turn, else one with the data directory that it was last in. */
+export interface SessionOwners {
+  /** Whether another instance has a turn of it, be that instance dead: until the turn is ended nobody else may serve it. */
+  isTaken(row: SessionRow | undefined): boolean;
+  /** Undefined: this instance serves it, or nobody that could be reached has it. */
+  ofRow(row: SessionRow | undefined): Promise<RelayTarget | undefined>;
+  /** The session that a principal means by a name; only an own one where the call starts a session. */
+  find(principal: Principal, sessionId: string, startsOne: boolean): Promise<SessionRow | undefined>;
+  byKey(key: string): Promise<SessionRow | undefined>;
+  inThread(principal: Principal, threadId: string): Promise<readonly SessionRow[]>;
+  /** Another living instance with that data directory. */
+  withHome(home: string): Promise<RelayTarget | undefined>;
+  /** While this instance leaves: the one that new sessions are handed to. Undefined: they are served here. */
+  successor(): Promise<RelayTarget | undefined>;
+}
+
+interface SessionOwnersOptions {
+  readonly instance: string;
+  readonly home: string;
+  readonly deadAfterMs: number;
+  readonly instances: Pick<InstanceStore, 'findReachable' | 'list'>;
+  /** Whether this instance is about to stop. */
+  isLeaving(): boolean;
+  readonly sessions: Pick<SessionStore, 'find' | 'findSeen' | 'findByThread' | 'byKey'>;
+}
+
+export function createSessionOwners(options: SessionOwnersOptions): SessionOwners {
+  const { instance, home, deadAfterMs, instances, sessions } = options;
+  return {
+    async ofRow(row) {
+      if (row === undefined || row.closed_at !== null || row.instance === instance) return undefined;
+      if (row.instance === '' && (row.home === '' || row.home === home)) return undefined;
+      const found = await instances.findReachable({ id: row.instance, home: row.home }, deadAfterMs);
+      return found?.id === instance ? undefined : found;
+    },
+    isTaken: (row) => row?.closed_at === null && row.instance !== '' && row.instance !== instance,
+    async find(principal, sessionId, startsOne) {
+      const own = await sessions.find(sessionId, principal.id);
+      const owners = ownersSought(principal);
+      if (startsOne || own?.closed_at === null || owners?.length === 1) return own;
+      return (await sessions.findSeen(sessionId, owners)) ?? own;
+    },
+    byKey: sessions.byKey,
+    inThread: async (principal, threadId) =>
+      ownFirst(principal, await sessions.findByThread(threadId, ownersSought(principal))),
+    async withHome(wanted) {
+      if (wanted === '' || wanted === home) return undefined;
+      return instances.findReachable({ id: '', home: wanted }, deadAfterMs);
+    },
+    async successor() {
+      if (!options.isLeaving()) return undefined;
+      const others = (await instances.list()).filter(
+        (row) => row.id !== instance && row.address.startsWith('http') && describeInstance(row).state === 'serving',
+      );
+      return others.sort((left, right) => left.sessions - right.sessions)[0];
+    },
+  };
 }

@@ -6,8 +6,8 @@ import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { NotificationSink, UpdateHub } from '../sessions/update-hub.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
 import type { UpdateStore } from '../storage/update-store.ts';
-import type { RelayTarget } from './relay-call.ts';
-import type { FollowerFeeds, SessionOwners } from './session-owners.ts';
+import type { RelayTarget, SessionOwners } from './relay-call.ts';
+import type { FollowerFeeds } from './session-owners.ts';
 
 /** Lets connections to this instance follow sessions of others: one stream for each session, however many follow it here. */
 export interface SessionFeeds extends Pick<SessionOrchestrator, 'follow' | 'forget'>, FollowerFeeds {
@@ -74,7 +74,7 @@ interface Waiting {
 
 /** Between two looks for the owner of a session that nobody sends updates of; messages make it sooner. */
 const LOOK_MS = 2_000;
-/** After a stream that has ended, before the owner is asked again. */
+/** After a stream that has ended, before the owner is asked again; each time it does not answer, twice as long. */
 const AGAIN_MS = 250;
 /** Messages tell of a start sooner, unless they are lost. */
 const LOOK_FOR_STARTS_MS = 5_000;
@@ -129,27 +129,25 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   /** Feeds the hub of this instance until nobody here follows the session any more, or it is closed. */
   async function run(feed: Feed, ready: () => void): Promise<void> {
     const signal = AbortSignal.any([feed.stopped.signal, stopped.signal]);
-    while (!signal.aborted) {
+    for (let againMs = AGAIN_MS; !signal.aborted; againMs = Math.min(2 * againMs, LOOK_MS)) {
       const found = await owners.byKey(feed.key).catch(() => 'unknown' as const);
       // Its beginning was taken back. Clients connect again, and wait for the next session of that name.
       if (found === undefined) return loseFollowers(feed.key);
       const session = found === 'unknown' ? undefined : found;
       const target = await owners.ofRow(session).catch(() => undefined);
-      if (session !== undefined && target !== undefined) await stream(feed, session, target, ready, signal);
+      const isFound = session !== undefined && target !== undefined;
+      if (isFound && (await stream(feed, session, target, ready, signal))) againMs = AGAIN_MS;
       ready();
       if (signal.aborted) return;
       // What the instance has stored until its end, and the end that others have stored for it.
-      const isWhole = await catchUp(feed).then(
-        () => true,
-        () => false,
-      );
+      const [{ status }] = await Promise.allSettled([catchUp(feed)]);
       // Those who follow a session that was here before are known to the hub alone.
-      if (feed.isAdopted && ((target === undefined && isWhole) || !hub.isFollowed(feed.key))) return;
+      if (feed.isAdopted && ((target === undefined && status === 'fulfilled') || !hub.isFollowed(feed.key))) return;
       if (session?.closed_at !== null && session !== undefined) {
         hub.close(feed.key);
         return;
       }
-      await next(feed, target === undefined ? LOOK_MS : AGAIN_MS, signal);
+      await next(feed, target === undefined ? LOOK_MS : againMs, signal);
     }
   }
 
@@ -163,7 +161,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     target: RelayTarget,
     ready: () => void,
     signal: AbortSignal,
-  ): Promise<void> {
+  ): Promise<boolean> {
     await options.openStream(
       target,
       session,
@@ -180,7 +178,9 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       },
       signal,
     );
+    const hasAnswered = feed.source !== undefined;
     feed.source = undefined;
+    return hasAnswered;
   }
 
   /** The same as soon as it can be done, while a stream is open. */
@@ -339,9 +339,9 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
 
   // The beginning of a session here was taken back: the next one of its name may begin elsewhere.
   hub.onEnd((key, receivers) => {
-    for (const receiver of receivers) {
-      const waits = keysOf.get(receiver)?.get(key);
-      if (waits !== undefined && !waiting.has(receiver)) waiting.set(receiver, { ...waits, isOpening: false });
+    for (const [receiver, got] of receivers) {
+      const waits = waiting.has(receiver) ? undefined : keysOf.get(receiver)?.get(key);
+      if (waits) waiting.set(receiver, { ...waits, afterSeq: got || waits.afterSeq, isOpening: false });
     }
   });
 

@@ -1,6 +1,6 @@
 import { type Clock, pause, withinTime } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { ownersSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
+import type { Principal } from '../../platform/identity/principal.ts';
 import { rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { RelayedClient } from '../access.ts';
@@ -12,76 +12,15 @@ import { seqOf } from '../forwarding/update-relay.ts';
 import { onlyFor, requireMay } from '../principal.ts';
 import type { NotificationSink, UpdateHub } from '../sessions/update-hub.ts';
 import type { SessionRow } from '../storage/bridge-schema.ts';
-import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
-import type { SessionStore } from '../storage/session-store.ts';
 import { asClient } from '../team-work.ts';
-import { describeInstance } from './instance-registry.ts';
-import { ownError, type RelayClient, type RelayTarget } from './relay-call.ts';
-
-/** Finds the instance that has a session: the one that runs its turn, else one with the data directory that it was last in. */
-export interface SessionOwners {
-  /** Whether another instance has a turn of it, be that instance dead: until the turn is ended nobody else may serve it. */
-  isTaken(row: SessionRow | undefined): boolean;
-  /** Undefined: this instance serves it, or nobody that could be reached has it. */
-  ofRow(row: SessionRow | undefined): Promise<RelayTarget | undefined>;
-  /** The session that a principal means by a name; only an own one where the call starts a session. */
-  find(principal: Principal, sessionId: string, startsOne: boolean): Promise<SessionRow | undefined>;
-  byKey(key: string): Promise<SessionRow | undefined>;
-  inThread(principal: Principal, threadId: string): Promise<readonly SessionRow[]>;
-  /** Another living instance with that data directory. */
-  withHome(home: string): Promise<RelayTarget | undefined>;
-  /** While this instance leaves: the one that new sessions are handed to. Undefined: they are served here. */
-  successor(): Promise<RelayTarget | undefined>;
-}
-
-interface SessionOwnersOptions {
-  readonly instance: string;
-  readonly home: string;
-  readonly deadAfterMs: number;
-  readonly instances: Pick<InstanceStore, 'findReachable' | 'list'>;
-  /** Whether this instance is about to stop. */
-  isLeaving(): boolean;
-  readonly sessions: Pick<SessionStore, 'find' | 'findSeen' | 'findByThread' | 'byKey'>;
-}
-
-export function createSessionOwners(options: SessionOwnersOptions): SessionOwners {
-  const { instance, home, deadAfterMs, instances, sessions } = options;
-  return {
-    async ofRow(row) {
-      if (row === undefined || row.closed_at !== null || row.instance === instance) return undefined;
-      if (row.instance === '' && (row.home === '' || row.home === home)) return undefined;
-      const found = await instances.findReachable({ id: row.instance, home: row.home }, deadAfterMs);
-      return found?.id === instance ? undefined : found;
-    },
-    isTaken: (row) => row?.closed_at === null && row.instance !== '' && row.instance !== instance,
-    async find(principal, sessionId, startsOne) {
-      const own = await sessions.find(sessionId, principal.id);
-      const owners = ownersSought(principal);
-      if (startsOne || own?.closed_at === null || owners?.length === 1) return own;
-      return (await sessions.findSeen(sessionId, owners)) ?? own;
-    },
-    byKey: sessions.byKey,
-    inThread: async (principal, threadId) =>
-      ownFirst(principal, await sessions.findByThread(threadId, ownersSought(principal))),
-    async withHome(wanted) {
-      if (wanted === '' || wanted === home) return undefined;
-      return instances.findReachable({ id: '', home: wanted }, deadAfterMs);
-    },
-    async successor() {
-      if (!options.isLeaving()) return undefined;
-      const others = (await instances.list()).filter(
-        (row) => row.id !== instance && row.address.startsWith('http') && describeInstance(row).state === 'serving',
-      );
-      return others.sort((left, right) => left.sessions - right.sessions)[0];
-    },
-  };
-}
+import { ownError, type RelayClient, type RelayTarget, type SessionOwners } from './relay-call.ts';
 
 const TURNS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
-const ENDINGS: ReadonlySet<string> = new Set(['session.cancel', 'session.close']);
+const CANCEL = 'session.cancel';
+const ENDINGS: ReadonlySet<string> = new Set([CANCEL, 'session.close']);
 
 /** Whether a method is about one session, and is served where the session is. */
-export function isAboutSession(method: string): boolean {
+function isAboutSession(method: string): boolean {
   return TURNS.has(method) || ENDINGS.has(method);
 }
 
@@ -105,6 +44,8 @@ export interface OwnerDispatchOptions {
   readonly stopped: AbortSignal;
   /** Whether a turn of that session runs or waits here: then nobody else has it. */
   isBusyHere(owner: string, sessionId: string): boolean;
+  /** Undefined unless this instance was frozen, or cut off: then resolves when it is known whether another has that session. */
+  doubt(owner: string, sessionId: string): Promise<unknown> | undefined;
   /** Knows which connections get the updates of a session anyway, so that a call must not bring them once more. */
   feeds(): FollowerFeeds | undefined;
   /** Ends the jobs that a call to end a session means, through the database. */
@@ -193,14 +134,15 @@ export function createOwnerDispatch(
   options: Omit<OwnerDispatchOptions, 'onFailure'> & { readonly viaOwner: ViaOwner },
   dispatch: Dispatch<BridgeClient>,
 ): Dispatch<BridgeClient> {
-  const { owners, relay, clock, stopped, isBusyHere, endJobs, viaOwner } = options;
+  const { owners, relay, clock, stopped, isBusyHere, doubt, endJobs, viaOwner } = options;
   const order = createCallOrder();
 
-  function toOwner(call: MethodCall<BridgeClient>, sessionId: string): Promise<unknown> {
+  /** `done`: what this instance has answered to a call to cancel. It counts unless another one has the session. */
+  function toOwner(call: MethodCall<BridgeClient>, sessionId: string, done?: unknown): Promise<unknown> {
     const { principal } = call.caller.caller;
     return order.run(`${principal.id}\n${sessionId}`, async (letNext) => {
       try {
-        return await relayed(call, sessionId, letNext);
+        return await relayed(call, sessionId, letNext, done);
       } catch (error) {
         // An instance that cannot be reached still looks for jobs that it is to stop.
         if (errorCode(error) === 'OWNER_UNREACHABLE' && ENDINGS.has(call.method)) {
@@ -211,7 +153,12 @@ export function createOwnerDispatch(
     });
   }
 
-  function relayed(call: MethodCall<BridgeClient>, sessionId: string, letNext: () => void): Promise<unknown> {
+  function relayed(
+    call: MethodCall<BridgeClient>,
+    sessionId: string,
+    letNext: () => void,
+    done: unknown,
+  ): Promise<unknown> {
     const { principal } = call.caller.caller;
     const { method } = call;
     let { resume } = call.caller;
@@ -237,10 +184,14 @@ export function createOwnerDispatch(
         return rawJson(JSON.stringify(result));
       },
       here() {
+        if (done !== undefined) return done;
         // From here on the sessions themselves keep the order.
         const answer = resume === call.caller.resume ? dispatch(call) : goOn(call, resume, isFollowed());
         letNext();
-        return answer;
+        // This instance may have been frozen since it looked, and another one may have taken the session.
+        return method === CANCEL
+          ? Promise.resolve(answer).then((cancelled) => relayed(call, sessionId, letNext, cancelled))
+          : answer;
       },
       // The turn is gone on with, and never begun a second time.
       repeat() {
@@ -287,9 +238,10 @@ export function createOwnerDispatch(
   /** A thread may have sessions on several instances. */
   async function toThread(call: MethodCall<BridgeClient>, threadId: string): Promise<unknown> {
     const { caller } = call.caller;
+    const done = call.method === CANCEL ? await dispatch(call) : undefined;
     const rows = await owners.inThread(caller.principal, threadId);
     const targets = await Promise.all(rows.map(owners.ofRow));
-    if (targets.every((target) => target === undefined) && !rows.some(owners.isTaken)) return dispatch(call);
+    if (targets.every((target) => target === undefined) && !rows.some(owners.isTaken)) return done ?? dispatch(call);
     for (const { owner } of rows) requireMay(caller.principal, call.method, owner);
     const calls = rows.map(({ owner, session_id: sessionId }) => {
       const principal = onlyFor(caller.principal, owner);
@@ -301,10 +253,13 @@ export function createOwnerDispatch(
     return { accepted: true };
   }
 
-  /** Another instance may have taken a session whose turns are still known here: then that one is to end it. */
+  /** Another instance may have taken a session whose turns are still known here: then that one is to end it, or to go on with it. */
   async function fromHere(call: MethodCall<BridgeClient>, sessionId: string): Promise<unknown> {
+    const doubted = TURNS.has(call.method) ? doubt(call.caller.caller.principal.id, sessionId) : undefined;
+    if (doubted !== undefined) return doubted.then(() => toOwner(call, sessionId));
     try {
-      return await dispatch(call);
+      const answer = await dispatch(call);
+      return call.method === CANCEL ? await toOwner(call, sessionId, answer) : answer;
     } catch (error) {
       if (!ENDINGS.has(call.method) || errorCode(error) !== 'SESSION_BUSY') throw error;
       return toOwner(call, sessionId);
@@ -328,6 +283,22 @@ export function createOwnerDispatch(
 
 function clientOf({ sink, isStrict = false }: BridgeClient, resume: ResumeRequest): RelayedClient {
   return { wantsUpdates: sink !== undefined, resume, isStrict };
+}
+
+/** Serves a call that another instance has relayed. Throws NOT_OWNER where a further one has the session: the caller looks again. */
+export async function serveRelayed(
+  owners: Pick<SessionOwners, 'find' | 'ofRow' | 'isTaken'>,
+  call: MethodCall<BridgeClient>,
+  dispatch: Dispatch<BridgeClient>,
+): Promise<unknown> {
+  const { sessionId } = Object(call.params) as Readonly<Record<string, unknown>>;
+  if (!isAboutSession(call.method) || typeof sessionId !== 'string') return dispatch(call);
+  const find = () => owners.find(call.caller.caller.principal, sessionId, startsSession(call.method));
+  if ((await owners.ofRow(await find())) !== undefined) throw new AppError('NOT_OWNER');
+  const answer = await dispatch(call);
+  // It may have been frozen since it looked.
+  if (call.method === CANCEL && owners.isTaken(await find())) throw new AppError('NOT_OWNER');
+  return answer;
 }
 
 interface FollowServerOptions {

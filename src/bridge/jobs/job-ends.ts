@@ -5,6 +5,7 @@ import { ownersSought, ownFirst, type Principal } from '../../platform/identity/
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SessionName } from '../contract/session.ts';
 import { principalOf, requireMay } from '../principal.ts';
+import { unlessBusy } from '../sessions/housekeeping.ts';
 import type { SessionOrchestrator } from '../sessions/session-orchestrator.ts';
 import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
@@ -184,11 +185,6 @@ export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession 
     if (jobs.length < STEP) return;
     await pause(clock, SWEEP_PAUSE_MS, signal);
   }
-}
-
-/** Somebody goes on with it on another bridge. */
-function unlessBusy(error: unknown): void {
-  if (errorCode(error) !== 'SESSION_BUSY') throw error;
 }
 
 /** Messages that there is something to look after. */

@@ -9,7 +9,7 @@ import type { AgentProvider } from '../agents/agent-provider.ts';
 import type { Checkpoints } from '../checkpoints/turn-checkpoints.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { ShownMcpServer } from '../contract/session.ts';
-import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
+import { type Lease, repeatAfterDeaths, watchLosses } from '../instances/instance-registry.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createInstanceStore } from '../storage/instance-and-route-stores.ts';
@@ -23,7 +23,9 @@ import {
   createScratchSpace,
   type Retention,
   type ScratchSpaceOptions,
+  SWEEP_PAUSE_MS,
   settleInterrupted,
+  sweepFolders,
   sweepOldRecords,
 } from './housekeeping.ts';
 import { createSessionTable, forgetUnbegun, type LiveSession, stopTurn } from './live-session.ts';
@@ -56,6 +58,8 @@ export interface Sessions {
   readonly serverBox: ServerBox;
   /** Stores what waits: what clients have seen can then be read. */
   flush(): Promise<void>;
+  /** Undefined: no other bridge has taken that session, which runs here. Otherwise resolves when it is known whether one has. */
+  doubt(owner: string, sessionId: string): Promise<unknown> | undefined;
   /** Undefined when the principal has no open session of that name. */
   past(principal: Principal, sessionId: string): Promise<SessionPast | undefined>;
   /** Takes no new turns. Those under way get most of the time that a drain has, then they are stopped like a cancelled turn. */
@@ -100,7 +104,6 @@ export interface SessionsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'log
 }
 
 const SETTLE_PAUSE_MS = 500;
-const SWEEP_PAUSE_MS = 10 * 60_000;
 /** A little longer than the five seconds that an agent may take to be quiet. */
 const CLEAR_UP_MS = 6_000;
 /** Checkpoints are measured where they are saved. */
@@ -124,12 +127,11 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     insertChunks: updates.insert,
     onLost: (count) => logger.error({ count }, 'updates of sessions could not be stored'),
   });
-  lease.onBeat((wasLost) => {
-    log.look();
-    if (!wasLost) return;
-    // An agent that says nothing writes nothing, and would never find out that its session was taken.
-    for (const { key, turns: own } of table.all()) if (own.length > 0) void log.storeOwn(key, []);
-  });
+  lease.onBeat(() => log.look());
+  // An agent that says nothing writes nothing, and would never find out that its session was taken.
+  const isSure = watchLosses(lease, () =>
+    Promise.all([...table.all()].map(({ key, turns: own }) => own.length > 0 && log.storeOwn(key, []))),
+  );
   lease.onOutage(() => {
     const turnsAtWork = [...table.all()].flatMap(({ turns: own }) => own);
     if (turnsAtWork.length > 0) logger.error({ turns: turnsAtWork.length }, 'turns stopped: no database');
@@ -316,27 +318,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     checkpoints === undefined
       ? undefined
       : createScratchSpace({ ...UNLIMITED, folder: checkpoints.folder, clock, ownerOf: sessions.ownerOf });
-  for (const space of [scratch, saved]) {
-    if (space === undefined) continue;
-    repeated.push(
-      repeat({
-        clock,
-        pauseMs: SWEEP_PAUSE_MS,
-        work: space.sweep,
-        onError: (error) => logger.warn({ err: error }, 'the private folders of sessions could not be looked after'),
-      }),
-    );
-  }
-  repeated.push(
-    repeat({
-      clock,
-      pauseMs: SWEEP_PAUSE_MS,
-      // What the last run of the bridge left behind.
-      firstAfterMs: 0,
-      work: (signal) => options.worktrees.sweep(sessions.ownerOf, signal),
-      onError: (error) => logger.warn({ err: error }, 'worktrees of sessions that have ended could not be removed'),
-    }),
-  );
+  repeated.push(...sweepFolders({ clock, logger, spaces: [scratch, saved], worktrees: options.worktrees, sessions }));
   if (sessions.isShared) {
     repeated.push(
       repeatAfterDeaths({
@@ -376,6 +358,13 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       stored: summaries.stored,
     } satisfies Named<ConversationsOptions>),
     flush: log.flush,
+    doubt(owner, sessionId) {
+      const session = table.peek(owner, sessionId);
+      if (session?.stream.isAbandoned()) return Promise.resolve();
+      if (session === undefined || isSure()) return undefined;
+      const checked = log.storeOwn(session.key, []);
+      return log.flush().then(() => checked);
+    },
     async past(principal, sessionId) {
       const session = await table.load(principal, sessionId);
       if (session?.stored !== 'open') return undefined;

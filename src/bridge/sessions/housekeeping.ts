@@ -1,9 +1,13 @@
+import { hash } from 'node:crypto';
 import { lstat, opendir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Clock, pause } from '../../platform/clock/clock.ts';
+import { type Clock, pause, type Repeated, repeat } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import type { TurnStore } from '../storage/turn-store.ts';
+import type { Runtime } from '../../platform/runtime/runtime.ts';
+import type { SessionStore } from '../storage/session-store.ts';
+import type { DeadTurn, TurnStore } from '../storage/turn-store.ts';
 import type { RetentionStore, UpdateStore } from '../storage/update-store.ts';
+import type { Worktrees } from '../worktrees/create-worktrees.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
 import { interruptedResult, outcomeText, type ResultBase } from './turn-outcome.ts';
 import { stageUpdate } from './update-text.ts';
@@ -23,41 +27,68 @@ interface SettleOptions {
 }
 
 const PAGE = 100;
+/** Others need connections to the database, too. */
+const SESSIONS_SIDE_BY_SIDE = 4;
 const REASON = 'The bridge was stopped while the turn was open.';
 
-/** Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED; answers how many. */
-export async function settleInterrupted({ turns, updates, ...options }: SettleOptions): Promise<number> {
-  const { instance, deadAfterMs, judgedBy, now } = options;
+/**
+ * Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED; answers how many. Several sessions are looked after at a time:
+ * each takes some round trips to the database, and a bridge may have had thousands of them.
+ */
+export async function settleInterrupted(options: SettleOptions): Promise<number> {
+  const { turns, instance, deadAfterMs, judgedBy } = options;
   for (let total = 0; ; ) {
     const dead = await turns.findDead(instance, deadAfterMs, PAGE, judgedBy);
-    const reserved = new Map(dead.map(({ session }) => [session.key, session.reserved_seq]));
+    const bySession = inOwnOrder(dead, instance);
     let settled = 0;
-    for (const { turn, session } of dead) {
-      const known = reserved.get(session.key) ?? session.reserved_seq;
-      // What clients have seen may not have reached the store: the next number is beyond all that were reserved.
-      const seq = known + 1;
-      const base = JSON.parse(turn.base) as ResultBase;
-      const outcome = outcomeText(interruptedResult(base, '', REASON));
-      const text = stageUpdate(base, 'failed', REASON)(seq);
-      const [update] = updates.insert([
-        { session_key: session.key, first_seq: seq, last_seq: seq, at: now, updates: text },
-      ]);
-      if (update === undefined) continue;
-      try {
-        const ended = { id: turn.id, status: 'failed', outcome, lastSeq: seq, now };
-        await turns.settleDead({ turn, session: { ...session, reserved_seq: known } }, ended, update);
-      } catch (error) {
-        // Another bridge was faster.
-        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
-        continue;
+    const settleNext = async (): Promise<void> => {
+      for (let next = bySession.shift(); next !== undefined; next = bySession.shift()) {
+        const ended = await settleSession(options, next);
+        settled += ended;
       }
-      reserved.set(session.key, seq);
-      options.ended(session.key);
-      settled += 1;
-    }
+    };
+    const done = await Promise.allSettled(Array.from({ length: SESSIONS_SIDE_BY_SIDE }, settleNext));
+    for (const one of done) if (one.status === 'rejected') throw one.reason;
     total += settled;
     if (dead.length < PAGE || settled === 0) return total;
   }
+}
+
+/** Turns by session. Each bridge has an order of its own: those that look in the same moment would all try the same ones. */
+function inOwnOrder(dead: readonly DeadTurn[], instance: string): DeadTurn[][] {
+  const bySession = [...Map.groupBy(dead, ({ session }) => hash('sha1', `${instance} ${session.key}`))];
+  return bySession.toSorted(([one], [two]) => (one < two ? -1 : 1)).map(([, turns]) => turns);
+}
+
+/** Turns of one session, the oldest first. */
+async function settleSession(options: SettleOptions, dead: readonly DeadTurn[]): Promise<number> {
+  const { turns, updates, now } = options;
+  let reserved: number | undefined;
+  let settled = 0;
+  for (const { turn, session } of dead) {
+    const known = reserved ?? session.reserved_seq;
+    // What clients have seen may not have reached the store: the next number is beyond all that were reserved.
+    const seq = known + 1;
+    const base = JSON.parse(turn.base) as ResultBase;
+    const outcome = outcomeText(interruptedResult(base, '', REASON));
+    const text = stageUpdate(base, 'failed', REASON)(seq);
+    const [update] = updates.insert([
+      { session_key: session.key, first_seq: seq, last_seq: seq, at: now, updates: text },
+    ]);
+    if (update === undefined) continue;
+    try {
+      const ended = { id: turn.id, status: 'failed', outcome, lastSeq: seq, now };
+      await turns.settleDead({ turn, session: { ...session, reserved_seq: known } }, ended, update);
+    } catch (error) {
+      // Another bridge was faster.
+      if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+      continue;
+    }
+    reserved = seq;
+    options.ended(session.key);
+    settled += 1;
+  }
+  return settled;
 }
 
 /** How long things are kept, in milliseconds; 0 is for ever. */
@@ -75,6 +106,7 @@ export interface SweepOptions {
   readonly expire: SessionOrchestrator['expire'];
 }
 
+export const SWEEP_PAUSE_MS = 10 * 60_000;
 const STEP = 500;
 /** Each of them may have an agent to be told and a folder to be removed. */
 const SESSIONS_PER_STEP = 20;
@@ -105,11 +137,17 @@ async function expireSessions({ store, retention, clock, signal, expire }: Sweep
     const unused = await store.unusedSessions(since, SESSIONS_PER_STEP);
     let expired = 0;
     for (const { owner, session_id: sessionId } of unused) {
-      if (!signal.aborted && (await expire(owner, sessionId, since))) expired += 1;
+      if (!signal.aborted && (await expire(owner, sessionId, since).catch(unlessBusy))) expired += 1;
     }
     if (unused.length < SESSIONS_PER_STEP || expired === 0) return;
     await pause(clock, PAUSE_MS, signal);
   }
+}
+
+/** For a sweep that ends sessions: passes over one that another bridge has taken since it was looked for. */
+export function unlessBusy(error: unknown): false {
+  if (errorCode(error) !== 'SESSION_BUSY') throw error;
+  return false;
 }
 
 /** The private folders of all sessions: how much they hold, and which of them belong to nobody any more. */
@@ -209,4 +247,33 @@ async function sizeOf(top: string, signal: AbortSignal): Promise<number> {
     }
   }
   return bytes;
+}
+
+interface SweepFoldersOptions extends Pick<Runtime, 'clock' | 'logger'> {
+  readonly spaces: readonly (ScratchSpace | undefined)[];
+  readonly worktrees: Pick<Worktrees, 'sweep'>;
+  readonly sessions: Pick<SessionStore, 'ownerOf'>;
+}
+
+/** Looks after the folders of sessions now and then. */
+export function sweepFolders({ clock, logger, spaces, worktrees, sessions }: SweepFoldersOptions): readonly Repeated[] {
+  const ofSpaces = spaces.flatMap((space) =>
+    space === undefined
+      ? []
+      : repeat({
+          clock,
+          pauseMs: SWEEP_PAUSE_MS,
+          work: space.sweep,
+          onError: (error) => logger.warn({ err: error }, 'the private folders of sessions could not be looked after'),
+        }),
+  );
+  const ofWorktrees = repeat({
+    clock,
+    pauseMs: SWEEP_PAUSE_MS,
+    // What the last run of the bridge left behind.
+    firstAfterMs: 0,
+    work: (signal) => worktrees.sweep(sessions.ownerOf, signal),
+    onError: (error) => logger.warn({ err: error }, 'worktrees of sessions that have ended could not be removed'),
+  });
+  return [...ofSpaces, ofWorktrees];
 }

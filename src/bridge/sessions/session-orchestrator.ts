@@ -111,8 +111,8 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   async function begin(request: TurnRequest, client: TurnClient): Promise<{ readonly promise: Promise<string> }> {
     for (;;) {
       const found = await find(request);
-      // From here until the turn stands in line nothing waits: of two calls at the same time one comes first.
-      const before = found?.closing ?? found?.held;
+      // From here until the turn stands in line nothing waits: of two calls one comes first, and after what is being ended here.
+      const before = found?.closing ?? found?.held ?? (found?.stream.isAbandoned() ? found.running : undefined);
       if (before === undefined) return { promise: take(found, request, client) };
       await before.catch(noop);
     }
@@ -301,6 +301,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
   }
 
   function leaveClosing(session: LiveSession): never {
+    change(session, { kind: 'taken' });
     table.remove(session);
     throw new AppError('SESSION_BUSY');
   }

@@ -8,7 +8,7 @@ import type { AuditStore, SessionPlace, SessionStore } from '../storage/session-
 import type { TurnStore } from '../storage/turn-store.ts';
 import type { UpdateStore } from '../storage/update-store.ts';
 import type { Beginning, LiveSession, LiveTurn, TurnRequest } from './live-session.ts';
-import { placeOf, type SessionStates } from './session-state.ts';
+import { placeOf, type SessionStates, waitsForLog } from './session-state.ts';
 import type { SessionSummaries } from './session-summaries.ts';
 import { lastWords, outcomeText, type ResultBase, resultOf, stageOf, type TurnOutcome } from './turn-outcome.ts';
 import type { UpdateHub } from './update-hub.ts';
@@ -212,8 +212,8 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
   }
 
   async function beginNow(session: LiveSession, turn: LiveTurn, base: ResultBase, place: SessionPlace): Promise<void> {
-    // What undoes a beginning that may be stored comes first: it decides up to where numbers are reserved.
-    if (session.isDoubted) await log.flush();
+    // What undoes a beginning that may be stored decides up to where numbers are reserved.
+    if (waitsForLog(session)) await log.flush();
     const { upTo, taken, row, summary } = prepareBegin(session, turn, base, place);
     let { epoch } = session;
     try {

@@ -65,6 +65,8 @@ export type SessionEvent =
   | { readonly kind: 'close' }
   /** Its turns have ended, and its agent was told. */
   | { readonly kind: 'closed'; readonly now: number }
+  /** Another bridge has taken it while it was being closed here: a call that has found it before must not go on with it. */
+  | { readonly kind: 'taken' }
   /** Nothing of it is kept. */
   | { readonly kind: 'forgotten' };
 
@@ -82,7 +84,16 @@ interface Transition {
 
 type Statements = Pick<
   SessionStore,
-  'insert' | 'claim' | 'unclaim' | 'reserve' | 'setReference' | 'setChoices' | 'endTurn' | 'close' | 'discard'
+  | 'insert'
+  | 'claim'
+  | 'unclaim'
+  | 'reserve'
+  | 'setReference'
+  | 'setChoices'
+  | 'endTurn'
+  | 'close'
+  | 'discard'
+  | 'forget'
 >;
 
 /** `instance` is this bridge, and `home` its data directory. */
@@ -174,8 +185,11 @@ export function createSessionStates(store: Statements, instance: string, home = 
         const nothing = { providerId: '', reference: '', workingDirectory: '', mcpServers: '', choices: '' };
         return to({ ...nothing, stored: 'closed', state: idle(session, 'closed') }, ...store.close(key, event.now));
       }
+      case 'taken':
+        return to({ state: 'elsewhere' });
       case 'forgotten':
-        return to({ stored: 'absent', state: 'absent' }, ...store.discard(key));
+        // Nothing but its row is left. It may be stored late, and another bridge may have started the session again by then.
+        return to({ stored: 'absent', state: 'absent' }, store.forget(key, session.epoch));
     }
   }
 
@@ -193,6 +207,14 @@ export function newSession(key: string, id: string, owner: string): SessionFacts
   const place = { threadId: id, providerId: '', reference: '', workingDirectory: '', mcpServers: '' };
   const nothing = { choices: '', epoch: 0, isDoubted: false, before: undefined };
   return { key, id, owner, ...place, ...nothing, state: 'absent', stored: 'absent' };
+}
+
+/**
+ * Whether something that ends the session as it is may still be on its way to the store, or be stored once more because nobody knows
+ * that it was: what takes a beginning back, or what closed the session. It must not come after the next beginning.
+ */
+export function waitsForLog({ isDoubted, stored }: Pick<SessionFacts, 'isDoubted' | 'stored'>): boolean {
+  return isDoubted || stored === 'closed';
 }
 
 export interface SessionChoices {

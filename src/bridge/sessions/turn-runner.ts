@@ -15,7 +15,7 @@ import { placesForTurn, type Worktrees } from '../worktrees/create-worktrees.ts'
 import { type LiveSession, type LiveTurn, taskOf } from './live-session.ts';
 import type { ServerBox, WithConfigured } from './mcp-servers.ts';
 import type { SessionRecords } from './session-records.ts';
-import { placeOf, readChoices } from './session-state.ts';
+import { placeOf, readChoices, waitsForLog } from './session-state.ts';
 import { idsOf, type TurnLimits, takePlace } from './turn-limits.ts';
 import {
   continuationLost,
@@ -201,7 +201,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     // It is looked at when the agent is done.
     begun.catch(() => undefined);
     // Where no other bridge can take the session, the agent starts while the beginning is being stored.
-    if (records.isShared || session.isDoubted) await begun;
+    if (records.isShared || waitsForLog(session)) await begun;
     session.stream.emit(startedUpdate(origin, turn.request.prompt, turn.placed));
     let resolvedModel = '';
     let opened = '';

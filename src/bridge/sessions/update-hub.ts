@@ -69,8 +69,8 @@ export interface UpdateHub {
   close(sessionKey: string): void;
   /** There is no session of that key, and never will be: nobody is its client any more. */
   end(sessionKey: string): void;
-  /** Calls the listener with the receivers of each session that `end` has ended. */
-  onEnd(listener: (sessionKey: string, receivers: readonly NotificationSink[]) => void): void;
+  /** Calls the listener with the receivers of each session that `end` has ended, and the last number that each has got. */
+  onEnd(listener: (sessionKey: string, receivers: ReadonlyMap<NotificationSink, number>) => void): void;
   /** The connection is gone. */
   forget(receiver: NotificationSink): void;
 }
@@ -176,6 +176,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
 
   async function feedAll(sessionKey: string, subscription: Subscription): Promise<void> {
     const { receiver } = subscription;
+    const subscribed = whileSubscribed(subscription);
     while (!subscription.isOver) {
       if (!(await receiver.drained())) {
         unsubscribe(sessionKey, receiver);
@@ -185,7 +186,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       subscription.waiting = [];
       subscription.waitingLength = 0;
       subscription.isInLog = false;
-      if (isInLog) noteSent(subscription, await replay(sessionKey, receiver, subscription.sentUpTo));
+      if (isInLog) noteSent(subscription, await replay(sessionKey, subscribed, subscription.sentUpTo));
       else if (waiting.length === 0) {
         // In the same step in which nothing waits: what is published from now on is sent, and does not wait for this.
         subscription.feeding = undefined;
@@ -193,7 +194,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       }
       for (const { seq, text } of waiting) {
         if (isGap(sessionKey, subscription, seq))
-          noteSent(subscription, await replay(sessionKey, receiver, subscription.sentUpTo));
+          noteSent(subscription, await replay(sessionKey, subscribed, subscription.sentUpTo));
         if (subscription.isOver || seq <= subscription.sentUpTo) continue;
         deliver(receiver, text, seq);
         noteSent(subscription, seq);
@@ -305,8 +306,13 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       }
     },
     end(sessionKey) {
-      const receivers = [...(bySession.get(sessionKey)?.keys() ?? [])];
-      for (const receiver of receivers) unsubscribe(sessionKey, receiver);
+      const subscriptions = [...(bySession.get(sessionKey)?.values() ?? [])];
+      const receivers = new Map(subscriptions.map(({ receiver, sentUpTo }) => [receiver, sentUpTo]));
+      for (const receiver of receivers.keys()) {
+        unsubscribe(sessionKey, receiver);
+        // Its clients wait for the next session of that name, and may use it before that instance looks again.
+        if (receiver.isInstance === true) receiver.lost();
+      }
       for (const listener of endListeners) listener(sessionKey, receivers);
     },
     onEnd: (listener) => void endListeners.push(listener),
@@ -336,6 +342,26 @@ export function ofTurn(receiver: NotificationSink, turnId: string): Notification
       const { text } = params;
       if (text.startsWith(`${turnId}"`, text.indexOf(TURN_MEMBER) + TURN_MEMBER.length)) receiver.update(params, seq);
     },
+  };
+}
+
+/**
+ * The receiver of a subscription: what is read for it while the subscription ends is not sent any more, and what was sent counts from
+ * that moment. It may have a subscription to the same session by another way then.
+ */
+function whileSubscribed(subscription: Subscription): NotificationSink {
+  const { receiver } = subscription;
+  const send = (seq: number, action: () => void): void => {
+    if (subscription.isOver) return;
+    action();
+    noteSent(subscription, seq);
+  };
+  return {
+    ...receiver,
+    update: (params, seq) => send(seq, () => receiver.update(params, seq)),
+    ...(receiver.stored !== undefined && {
+      stored: (text: string, at: number | undefined, seq: number) => send(seq, () => receiver.stored?.(text, at, seq)),
+    }),
   };
 }
 

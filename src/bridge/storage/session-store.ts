@@ -45,6 +45,8 @@ export interface SessionStore {
   endTurn(key: string, instance: string, holder: string, lastSeq: number, now: number): Statement;
   /** Leaves nothing at all, for a session that never began. With a holder: only while that instance has it. */
   discard(key: string, holder?: string): readonly Statement[];
+  /** Removes a closed session, unless it was started again since it had that epoch. */
+  forget(key: string, epoch: number): Statement;
   /** Leaves nothing but the names and the number up to which numbers are reserved. With a holder as `discard`. */
   close(key: string, now: number, holder?: string): readonly Statement[];
 }
@@ -197,6 +199,13 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
   const removeHeld = database.statement((query, given: { key: string; holder: string }) =>
     query.deleteFrom('sessions').where('key', '=', given.key).where('instance', '=', given.holder),
   );
+  const forget = database.statement((query, given: { key: string; epoch: number }) =>
+    query
+      .deleteFrom('sessions')
+      .where('key', '=', given.key)
+      .where('epoch', '=', given.epoch)
+      .where('closed_at', 'is not', null),
+  );
   const forgets = PARTS.map((table) =>
     database.statement((query, given: { key: string }) => query.deleteFrom(table).where('session_key', '=', given.key)),
   );
@@ -219,8 +228,8 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
   /** First: they ask who has the session. Where the store is not shared, nobody else can. */
   const forgetAll = (key: string, holder: string | undefined) =>
     holder === undefined || !isShared
-      ? forgets.map((forget) => forget({ key }))
-      : forgetsHeld.map((forget) => forget({ key, holder }));
+      ? forgets.map((deleteAll) => deleteAll({ key }))
+      : forgetsHeld.map((deleteHeld) => deleteHeld({ key, holder }));
   return {
     isShared,
     holderOf: async (key) => (await database.readKeyed(holderOf({ key })))[0],
@@ -256,6 +265,7 @@ export function createSessionStore(database: Database<BridgeSchema>): SessionSto
       ...forgetAll(key, holder),
       holder === undefined || !isShared ? remove({ key }) : removeHeld({ key, holder }),
     ],
+    forget: (key, epoch) => forget({ key, epoch }),
     close: (key, now, holder) => [
       ...forgetAll(key, holder),
       holder === undefined || !isShared ? close({ key, now }) : closeHeld({ key, now, holder }),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { registerInstance } from '../../../src/bridge/instances/instance-registry.ts';
+import { registerInstance, watchLosses } from '../../../src/bridge/instances/instance-registry.ts';
 import type { InstanceStore } from '../../../src/bridge/storage/instance-and-route-stores.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
@@ -141,4 +141,33 @@ test('a heartbeat that waited for the database says that the others had to wait,
   assert.equal(mayJudge(), false);
   await clock.advance(4_000);
   assert.equal(mayJudge(), true);
+});
+
+test('a bridge is sure of its sessions while its lease is held, and after a loss once they were checked', async () => {
+  let isHeld = true;
+  let beat: (wasLost: boolean) => void = () => assert.fail('nobody listens to heartbeats');
+  const lease = {
+    isHeld: () => isHeld,
+    onBeat(listener: (wasLost: boolean) => void) {
+      beat = listener;
+    },
+  };
+  const checks: (() => void)[] = [];
+  const check = () => new Promise<void>((resolve) => void checks.push(resolve));
+  const isSure = watchLosses(lease, check);
+  beat(false);
+  assert.deepEqual([isSure(), checks.length], [true, 0]);
+  isHeld = false;
+  assert.equal(isSure(), false);
+  isHeld = true;
+  beat(true);
+  // It was lost once more before the first check had ended.
+  beat(true);
+  assert.deepEqual([isSure(), checks.length], [false, 2]);
+  checks[0]?.();
+  await Promise.resolve();
+  assert.equal(isSure(), false);
+  checks[1]?.();
+  await Promise.resolve();
+  assert.equal(isSure(), true);
 });

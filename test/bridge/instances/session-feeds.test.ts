@@ -282,3 +282,44 @@ test('a client of a session whose beginning here is taken back waits for the nex
   await until('its updates', () => seen.at(-1) === 2);
   assert.equal(hub.isFollowed('next'), true);
 });
+
+test('an owner that does not answer is asked less and less often, and soon again after it has answered', async (t) => {
+  const clock = createFakeClock();
+  const receiver: NotificationSink = {
+    update: () => undefined,
+    isBehind: () => false,
+    drained: async () => true,
+    lost: () => undefined,
+  };
+  const hub = createUpdateHub(async (_key, _to, after) => after, clock);
+  const session = { key: 's', closed_at: null } as SessionRow;
+  const asked: number[] = [];
+  let answers = false;
+  const feeds = createSessionFeeds({
+    hub,
+    clock,
+    sessions: { follow: async () => undefined, forget: hub.forget } as never,
+    owners: {
+      find: async () => session,
+      byKey: async () => session,
+      ofRow: async () => ({ id: 'other' }) as unknown as RelayTarget,
+      isTaken: () => false,
+    },
+    updates: { lastSeq: async () => 0 },
+    log: { warn: (_facts, text) => assert.fail(text) },
+    openStream: async (_target, _session, on) => {
+      asked.push(clock.monotonic());
+      if (answers) on.accepted();
+      return undefined as never;
+    },
+    flush: async () => ({ kind: 'result', result: {} }),
+  });
+  t.after(() => feeds.stop());
+  await feeds.follow(MAIN, 'session', 0, receiver);
+  const pauses = () => asked.slice(1).map((at, index) => at - (asked[index] ?? 0));
+  for (let step = 0; step < 40; step += 1) await clock.advance(250);
+  assert.deepEqual(pauses(), [250, 500, 1000, 2000, 2000, 2000, 2000]);
+  answers = true;
+  for (let step = 0; step < 16; step += 1) await clock.advance(250);
+  assert.deepEqual(pauses().slice(-3), [250, 250, 250]);
+});

@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
 import type { PeerAnswer } from '../../../src/bridge/forwarding/call-node.ts';
-import type { RelayTarget } from '../../../src/bridge/instances/relay-call.ts';
+import type { RelayTarget, SessionOwners } from '../../../src/bridge/instances/relay-call.ts';
 import {
   createOwnerDispatch,
   createViaOwner,
-  type SessionOwners,
+  type OwnerDispatchOptions,
+  serveRelayed,
 } from '../../../src/bridge/instances/session-owners.ts';
 import { MAIN } from '../../../src/bridge/principal.ts';
 import type { SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import { AppError, errorCode } from '../../../src/platform/errors/app-error.ts';
+import { toJsonText } from '../../../src/platform/json-rpc/envelope.ts';
+import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { callOf } from '../../faults/simulation/bridge/played-bridge.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 
@@ -70,6 +74,108 @@ test('a call that may have been served is not asked again unless it may be repea
   assert.equal(await repeated.answer, 'served there');
 });
 
+/** Sessions of which `taken` says, look by look, whether another instance has them; the last entry counts on. */
+function instanceThatLooks(taken: readonly boolean[], options: Partial<OwnerDispatchOptions> = {}) {
+  const log: string[] = [];
+  let looks = 0;
+  const row = { key: 's', owner: MAIN.id, session_id: 's', closed_at: null } as SessionRow;
+  const isTaken = () => taken[Math.min(looks, taken.length) - 1] === true;
+  const owners = {
+    async find() {
+      looks += 1;
+      log.push('look');
+      return row;
+    },
+    async inThread() {
+      looks += 1;
+      log.push('look');
+      return [row];
+    },
+    ofRow: async () => (isTaken() ? { id: 'other', address: 'http://127.0.0.1:1' } : undefined),
+    isTaken,
+  } as Partial<SessionOwners> as SessionOwners;
+  const common = {
+    owners,
+    clock: createFakeClock(),
+    stopped: new AbortController().signal,
+    onFailure: () => undefined,
+  };
+  const here = async ({ method }: Pick<MethodCall<BridgeClient>, 'method'>) => {
+    log.push(`${method} here`);
+    return { accepted: true };
+  };
+  const dispatch = createOwnerDispatch(
+    {
+      ...common,
+      relay: {
+        async ask(_target, { method }) {
+          log.push(`${method} there`);
+          return { kind: 'result', result: { accepted: true } };
+        },
+      },
+      isBusyHere: () => true,
+      doubt: () => undefined,
+      endJobs: async () => undefined,
+      feeds: () => undefined,
+      viaOwner: createViaOwner(common),
+      ...options,
+    },
+    here,
+  );
+  const client = { caller: { principal: MAIN }, sink: undefined, stays: false, resume: NO_RESUME };
+  const made = (method: string, params: object = { sessionId: 's' }) => callOf(client, { method, params });
+  return {
+    log,
+    async call(method: string, params?: object): Promise<unknown> {
+      return JSON.parse(toJsonText(await dispatch(made(method, params))));
+    },
+    relayed: (method: string) => serveRelayed(owners, made(method), here),
+  };
+}
+
+const ACCEPTED = { accepted: true };
+
+test('a cancel is done here and then asked of the instance that has taken the session', async () => {
+  const taken = instanceThatLooks([true]);
+  assert.deepEqual(await taken.call('session.cancel'), ACCEPTED);
+  assert.deepEqual(taken.log, ['session.cancel here', 'look', 'session.cancel there']);
+  const own = instanceThatLooks([false]);
+  assert.deepEqual(await own.call('session.cancel'), ACCEPTED);
+  assert.deepEqual(own.log, ['session.cancel here', 'look']);
+});
+
+test('a cancel by an instance that was frozen between its look and what it did is asked of the next owner', async () => {
+  const frozen = instanceThatLooks([false, true], { isBusyHere: () => false });
+  assert.deepEqual(await frozen.call('session.cancel'), ACCEPTED);
+  assert.deepEqual(frozen.log, ['look', 'session.cancel here', 'look', 'session.cancel there']);
+  const asked = instanceThatLooks([false, true]);
+  await assert.rejects(asked.relayed('session.cancel'), { code: 'NOT_OWNER' });
+  const kept = instanceThatLooks([false]);
+  assert.deepEqual(await kept.relayed('session.cancel'), ACCEPTED);
+});
+
+test('a cancel of a thread reaches those of its sessions that another instance has taken', async () => {
+  const { call, log } = instanceThatLooks([true]);
+  assert.deepEqual(await call('session.cancel', { threadId: 't' }), ACCEPTED);
+  assert.deepEqual(log, ['session.cancel here', 'look', 'look', 'session.cancel there']);
+});
+
+test('a message waits until an instance that was frozen knows whether it still has the session', async () => {
+  for (const isTaken of [true, false]) {
+    const known = Promise.withResolvers<void>();
+    const { call, log } = instanceThatLooks([isTaken], { doubt: () => known.promise });
+    const answer = call('session.message');
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(log, []);
+    known.resolve();
+    await answer;
+    assert.deepEqual(log, ['look', `session.message ${isTaken ? 'there' : 'here'}`]);
+  }
+  const sure = instanceThatLooks([true]);
+  await sure.call('session.message');
+  assert.deepEqual(sure.log, ['session.message here'], 'no look where nothing can have been taken');
+});
+
 test('the end of a session that another instance has taken is asked of that one, and a turn is refused', async () => {
   const asked: string[] = [];
   const clock = createFakeClock();
@@ -89,6 +195,7 @@ test('the end of a session that another instance has taken is asked of that one,
         },
       },
       isBusyHere: () => true,
+      doubt: () => undefined,
       endJobs: async () => undefined,
       feeds: () => undefined,
       viaOwner: createViaOwner(common),

@@ -3,8 +3,10 @@ import { access, mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { createScratchSpace } from '../../../src/bridge/sessions/housekeeping.ts';
+import { createScratchSpace, sweepOldRecords } from '../../../src/bridge/sessions/housekeeping.ts';
+import type { RetentionStore } from '../../../src/bridge/storage/update-store.ts';
 import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
+import { AppError, type ErrorCode } from '../../../src/platform/errors/app-error.ts';
 import { call } from '../../kit/bridge/session-client.ts';
 import { startBridge } from '../../kit/bridge/start-bridge.ts';
 import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
@@ -54,6 +56,31 @@ test('DB-9: everything that belongs to a session is deleted when it was not used
   await until('its private folder to be removed', async () => (await readdir(join(folder, 'scratch'))).length === 1);
   const again = await call(url, 'session.start', { sessionId: 'left', taskPrompt: 'c' });
   assert.equal(again.result?.status, 'completed');
+});
+
+test('a session that another instance has taken during the sweep is passed over, and any other failure ends the sweep', async () => {
+  const names = ['old', 'taken', 'older'];
+  const deleted: string[] = [];
+  const store: RetentionStore = {
+    unusedSessions: async () => names.map((name) => ({ owner: 'main', session_id: name })),
+    deleteUpdates: async () => deleted.push('updates'),
+    deleteTurns: async () => deleted.push('turns'),
+    deleteAuditRecords: async () => deleted.push('audit records'),
+  };
+  const sweep = (code: ErrorCode) => {
+    const expired: string[] = [];
+    const expire = async (_owner: string, name: string) => {
+      if (name === 'taken') throw new AppError(code);
+      expired.push(name);
+      return true;
+    };
+    const { signal } = new AbortController();
+    const retention = { events: 1000, audit: 1000 };
+    return sweepOldRecords({ store, retention, clock: systemClock, signal, expire }).then(() => expired);
+  };
+  assert.deepEqual(await sweep('SESSION_BUSY'), ['old', 'older']);
+  assert.deepEqual(deleted, ['updates', 'turns', 'audit records']);
+  await assert.rejects(sweep('STORAGE_UNAVAILABLE'), { code: 'STORAGE_UNAVAILABLE' });
 });
 
 test('DB-16: after session.close the files of a session cannot be downloaded, and are removed', async (context) => {

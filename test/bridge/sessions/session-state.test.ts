@@ -23,6 +23,7 @@ const { transition, change } = createSessionStates(
     endTurn: named('end'),
     close: () => [named('close')()],
     discard: () => [named('discard')()],
+    forget: named('forget'),
   },
   'here',
 );
@@ -76,21 +77,22 @@ const EVENTS: Readonly<Record<string, SessionEvent>> = {
   close: { kind: 'close' },
   closed: { kind: 'closed', now: 1 },
   forgotten: { kind: 'forgotten' },
+  taken: { kind: 'taken' },
 };
 
 /** The state after an event, and what is stored with it; `!` is an event that cannot be. The columns are EVENTS. */
 const TABLE = `
-absent            | open     | closed   | elsewhere | starting | absent insert  | absent   | absent   | absent doubted: discard                  | absent   | absent reference   | absent end   | absent   | closing | !              | absent discard
-starting          | open     | closed   | elsewhere | starting | starting insert| running  | starting | starting doubted: discard                | starting | starting reference | starting end | absent   | closing | !              | absent discard
-starting again    | open     | closed   | elsewhere | starting | starting claim | running  | starting | starting doubted: close reserve          | starting | starting reference | starting end | closed   | closing | !              | absent discard
-open              | open     | closed   | elsewhere | running  | open claim     | open     | open     | open doubted: unclaim reference reserve  | open     | open reference     | open end     | open     | closing | !              | absent discard
-running           | open     | closed   | elsewhere | running  | running claim  | running  | running  | running doubted: unclaim reference reserve | running | running reference | running end  | open     | closing | !              | absent discard
-closing           | open     | closed   | elsewhere | !        | closing claim  | closing  | closing  | closing doubted: unclaim reference reserve | closing | closing reference | closing end  | closing  | closing | closed close   | absent discard
-closing unstored  | open     | closed   | elsewhere | !        | closing insert | closing  | closing  | closing doubted: discard                 | closing  | closing reference  | closing end  | closing  | closing | absent         | absent discard
-closed            | open     | closed   | elsewhere | starting | closed claim   | closed   | closed   | closed doubted: close reserve            | closed   | closed reference   | closed end   | closed   | closing | !              | absent discard
-elsewhere         | open     | closed   | elsewhere | !        | elsewhere claim| elsewhere| elsewhere| elsewhere doubted: unclaim reference reserve | elsewhere | elsewhere reference | elsewhere end | elsewhere | ! | !         | absent discard
-in doubt          | in doubt | in doubt | elsewhere | running  | in doubt claim | in doubt | in doubt | in doubt doubted: unclaim reference reserve | open  | in doubt reference | in doubt end | in doubt | closing | !              | absent discard
-in doubt unstored | in doubt | in doubt | elsewhere | starting | in doubt insert| in doubt | in doubt | in doubt doubted: discard                | absent   | in doubt reference | in doubt end | in doubt | closing | !              | absent discard
+absent            | open     | closed   | elsewhere | starting | absent insert  | absent   | absent   | absent doubted: discard                  | absent   | absent reference   | absent end   | absent   | closing | !              | absent forget | elsewhere
+starting          | open     | closed   | elsewhere | starting | starting insert| running  | starting | starting doubted: discard                | starting | starting reference | starting end | absent   | closing | !              | absent forget | elsewhere
+starting again    | open     | closed   | elsewhere | starting | starting claim | running  | starting | starting doubted: close reserve          | starting | starting reference | starting end | closed   | closing | !              | absent forget | elsewhere
+open              | open     | closed   | elsewhere | running  | open claim     | open     | open     | open doubted: unclaim reference reserve  | open     | open reference     | open end     | open     | closing | !              | absent forget | elsewhere
+running           | open     | closed   | elsewhere | running  | running claim  | running  | running  | running doubted: unclaim reference reserve | running | running reference | running end  | open     | closing | !              | absent forget | elsewhere
+closing           | open     | closed   | elsewhere | !        | closing claim  | closing  | closing  | closing doubted: unclaim reference reserve | closing | closing reference | closing end  | closing  | closing | closed close   | absent forget | elsewhere
+closing unstored  | open     | closed   | elsewhere | !        | closing insert | closing  | closing  | closing doubted: discard                 | closing  | closing reference  | closing end  | closing  | closing | absent         | absent forget | elsewhere
+closed            | open     | closed   | elsewhere | starting | closed claim   | closed   | closed   | closed doubted: close reserve            | closed   | closed reference   | closed end   | closed   | closing | !              | absent forget | elsewhere
+elsewhere         | open     | closed   | elsewhere | !        | elsewhere claim| elsewhere| elsewhere| elsewhere doubted: unclaim reference reserve | elsewhere | elsewhere reference | elsewhere end | elsewhere | ! | !         | absent forget | elsewhere
+in doubt          | in doubt | in doubt | elsewhere | running  | in doubt claim | in doubt | in doubt | in doubt doubted: unclaim reference reserve | open  | in doubt reference | in doubt end | in doubt | closing | !              | absent forget | elsewhere
+in doubt unstored | in doubt | in doubt | elsewhere | starting | in doubt insert| in doubt | in doubt | in doubt doubted: discard                | absent   | in doubt reference | in doubt end | in doubt | closing | !              | absent forget | elsewhere
 `;
 
 for (const line of TABLE.trim().split('\n')) {

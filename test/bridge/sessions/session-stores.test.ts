@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { settleInterrupted, sweepOldRecords } from '../../../src/bridge/sessions/housekeeping.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema, SessionRow, TurnRow } from '../../../src/bridge/storage/bridge-schema.ts';
@@ -123,6 +124,20 @@ for (const engine of engines) {
       assert.deepEqual(await updates.readAfter('s', 0), []);
     });
 
+    test('a closed session is removed, and one that was started again since then is not, though it is closed again', async () => {
+      const { database, sessions } = await open();
+      await database.write([sessions.insert(session('s')), ...sessions.close('s', 9)]);
+      const epoch = async () => (await sessions.byKey('s'))?.epoch ?? assert.fail('it is gone');
+      const before = await epoch();
+      await database.write([sessions.claim({ ...session('s'), instance: 'two', expectedSeq: 0 })]);
+      await database.write([sessions.forget('s', before)]);
+      assert.equal((await sessions.byKey('s'))?.instance, 'two');
+      await database.write(sessions.close('s', 10));
+      await database.write([sessions.forget('s', before)]);
+      await database.write([sessions.forget('s', await epoch())]);
+      assert.equal(await sessions.byKey('s'), undefined);
+    });
+
     test('a turn that waited keeps one row, and an end is written once', async () => {
       const { database, turns } = await open();
       await database.write([turns.add(turn('turn-1', { status: 'queued', idempotency_key: 'k' }))]);
@@ -217,6 +232,52 @@ for (const engine of engines) {
         (await database.query.selectFrom('instances').select('id').execute()).map(({ id }) => id),
         isShared ? ['alive'] : [],
       );
+    });
+
+    test('turns of several sessions are ended side by side, and one that fails does not keep the others', async () => {
+      const { database, sessions, turns, updates } = await open();
+      const names = Array.from({ length: 12 }, (_, index) => `s${index}`);
+      await database.write(names.map((key) => sessions.insert(session(key, { instance: 'dead' }))));
+      await database.write(names.map((key) => turns.begin(turn(`turn-${key}`, { session_key: key }))));
+      let running = 0;
+      let most = 0;
+      const broken = {
+        findDead: turns.findDead,
+        async settleDead(...given: Parameters<typeof turns.settleDead>) {
+          running += 1;
+          most = Math.max(most, running);
+          await setImmediate();
+          running -= 1;
+          if (given[0].session.key === 's3') throw new Error('broken');
+          await turns.settleDead(...given);
+        },
+      };
+      const told: string[] = [];
+      const ended = (key: string) => void told.push(key);
+      const rest = { updates, instance: 'own', deadAfterMs: undefined, judgedBy: Number.POSITIVE_INFINITY, now: 1 };
+      await assert.rejects(settleInterrupted({ turns: broken, ended, ...rest }), /broken/);
+      assert.equal(most, 4);
+      assert.deepEqual(told.toSorted(), names.filter((name) => name !== 's3').toSorted());
+      assert.equal(running, 0, 'nothing goes on when it has answered');
+    });
+
+    test('bridges that end the turns of a dead one in the same moment do not all begin with the same', async () => {
+      const names = Array.from({ length: 50 }, (_, index) => `s${index}`);
+      const firstOf = async (instance: string) => {
+        const tried: string[] = [];
+        const turns = {
+          findDead: async () => names.map((key) => ({ turn: turn(`turn-${key}`), session: session(key) })),
+          settleDead: async (...[{ session: tries }]: Parameters<typeof stores.turns.settleDead>) =>
+            void tried.push(tries.key),
+        };
+        const rest = { deadAfterMs: undefined, judgedBy: Number.POSITIVE_INFINITY, now: 1, ended: () => undefined };
+        await settleInterrupted({ turns, updates: stores.updates, instance, ...rest });
+        assert.deepEqual(tried.toSorted(), names.toSorted());
+        return tried[0];
+      };
+      const stores = await open();
+      const firsts = await Promise.all(['one', 'two', 'three', 'four'].map(firstOf));
+      assert.ok(new Set(firsts).size > 1, firsts.join(' '));
     });
 
     test('a beginning in doubt is taken back only while no other bridge has ended its turn', async () => {

@@ -166,3 +166,28 @@ test('nothing that an agent says after the beginning of its turn could not be st
     assert.equal(new Set(client.updates.map(({ seq }) => seq)).size, client.updates.length);
   }
 });
+
+test('a session whose close was stored without an answer is started again, and the close does not end the new turn', async (context) => {
+  const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+  const turn = async () => (await call(url, 'session.start', { sessionId: 's', taskPrompt: 'hello' })).result?.status;
+  assert.equal(await turn(), 'completed');
+  const { write } = database;
+  const target = database as { write: typeof write };
+  target.write = async (statements) => {
+    const stored = await write(statements);
+    const closes = statements.some((one) => 'sql' in one && one.sql.startsWith('delete from "turns"'));
+    if (!closes) return stored;
+    target.write = write;
+    throw new AppError('STORAGE_UNAVAILABLE');
+  };
+  const closed = await call(url, 'session.close', { sessionId: 's' });
+  assert.equal(closed.error?.data.code, 'STORAGE_UNAVAILABLE');
+  assert.equal(await turn(), 'completed');
+  const rows = () => database.query.selectFrom('turns').select('status').execute();
+  assert.deepEqual(await rows(), [{ status: 'completed' }]);
+  const [session] = await database.query.selectFrom('sessions').select('closed_at').execute();
+  assert.equal(session?.closed_at, null);
+  const on = await call(url, 'session.message', { sessionId: 's', taskPrompt: 'on' });
+  assert.equal(on.result?.status, 'completed', JSON.stringify(on.error));
+  assert.equal((await rows()).length, 2);
+});

@@ -298,8 +298,42 @@ test('the end of a session that never began names those who were its clients', (
   const hub = createUpdateHub(noReplay, createFakeClock());
   const { receiver } = createReceiver();
   const ends: unknown[] = [];
-  hub.onEnd((key, receivers) => ends.push([key, receivers.includes(receiver), receivers.length]));
-  hub.subscribe('s', receiver, 0);
+  hub.onEnd((key, receivers) => ends.push([key, receivers.get(receiver), receivers.size]));
+  hub.subscribe('s', receiver, 7);
   hub.end('s');
-  assert.deepEqual([ends, hub.isFollowed('s')], [[['s', true, 1]], false]);
+  assert.deepEqual([ends, hub.isFollowed('s')], [[['s', 7, 1]], false]);
 });
+
+test('another instance whose clients follow a session that never began learns so, and looks again', () => {
+  const hub = createUpdateHub(noReplay, createFakeClock());
+  const [client, instance] = [createReceiver(), createReceiver()];
+  hub.subscribe('s', client.receiver, 0);
+  hub.subscribe('s', { ...instance.receiver, isInstance: true });
+  hub.end('s');
+  assert.deepEqual([client.state.isLost, instance.state.isLost], [false, true]);
+});
+
+for (const form of ['update', 'stored'] as const) {
+  test(`what is being read when a subscription ends is not sent any more, and what was sent is known (${form})`, async () => {
+    const { promise: isOver, resolve: goOn } = Promise.withResolvers<void>();
+    const replay: Replay = async (_key, to) => {
+      const send = (seq: number) => (to.stored !== undefined ? to.stored('{}', 1, seq) : to.update(rawJson('{}'), seq));
+      send(1);
+      await isOver;
+      send(2);
+      return 2;
+    };
+    const hub = createUpdateHub(replay, createFakeClock());
+    const { seen, receiver: plain } = createReceiver();
+    const stored = { ...plain, stored: (_text: string, _at: number | undefined, seq: number) => void seen.push(seq) };
+    const receiver = form === 'stored' ? stored : plain;
+    const got: unknown[] = [];
+    hub.onEnd((_key, receivers) => got.push(receivers.get(receiver)));
+    const reading = hub.subscribeAfter('s', receiver, 0);
+    await settled();
+    hub.end('s');
+    goOn();
+    await reading;
+    assert.deepEqual([seen, got], [[1], [1]]);
+  });
+}

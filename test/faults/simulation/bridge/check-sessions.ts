@@ -13,6 +13,8 @@ import type { CallTimes } from '../played-program.ts';
 import type { SessionsAtTheEnd, SessionsEvent } from './session-events.ts';
 
 const ENDS = ['completed', 'failed', 'cancelled'];
+/** An agent that is stopped needs up to 4.5 seconds to be quiet. */
+const MAX_QUIET_MS = 5_000;
 
 /**
  * Judges a run by its log and by what there is at its end. Of several instances each reserves numbers of its own, and one that is asked
@@ -43,6 +45,7 @@ export function checkSessions(
     ...checkRuns(ofOpen, open),
     ...checkAnswers(ofOpen, open),
     ...checkSeenEnds(ofOpen, open),
+    ...checkCancels(events, open),
     // Of several instances, one that waits long for the store is taken for dead.
     ...checkReasons(events, open, setUp.fails + (instances === 'one' ? 0 : setUp.isSlow)),
     ...checkContinuations(ofOpen, instances === 'one' ? new Map() : callTimes(events)),
@@ -109,6 +112,31 @@ function checkSeenEnds(operations: readonly Operation[], { updates }: StoredSess
       ? [`the end ${one.seq} of ${one.session} was seen and is not stored`]
       : [],
   );
+}
+
+/**
+ * Which turns a cancel was accepted for, and went on. A turn that is stored as failed may have been ended by another instance, and a
+ * process that was disturbed since it began the turn may not know that yet.
+ */
+function checkCancels(events: readonly SessionsEvent[], { turns }: StoredSessions): string[] {
+  const stored = new Map(turns.map((turn) => [turn.id, turn]));
+  const runs = events.filter((event) => event.kind === 'run');
+  const disturbances = events.flatMap((event) =>
+    event.kind === 'kill' || event.kind === 'stop' || event.kind === 'freeze' ? [event] : [],
+  );
+  const cancels = events.flatMap((event) => (event.kind === 'cancel' ? [event] : []));
+  return cancels.flatMap(({ session, outcome, startedAt, endedAt }) => {
+    if (outcome !== 'ok') return [];
+    const quietAt = endedAt + MAX_QUIET_MS;
+    const goOn = runs.filter(({ turnId, home, at, end }) => {
+      const turn = stored.get(turnId);
+      if (end !== undefined || at >= startedAt || turn?.session !== session) return false;
+      if (turn.status === 'failed') return false;
+      const isDisturbed = disturbances.some((one) => one.home === home && one.at >= at && one.at <= quietAt);
+      return !isDisturbed && !runs.some((one) => one.turnId === turnId && one.end !== undefined && one.at <= quietAt);
+    });
+    return goOn.map(({ turnId }) => `turn ${turnId} went on after a cancel of ${session} that was accepted`);
+  });
 }
 
 /** No turn is cancelled or interrupted by itself. */

@@ -41,7 +41,7 @@ export const instancesScenario: Scenario = {
         clock,
         aheadMs: chance.pick(AHEAD_MS),
         note(event: ProgramEvent) {
-          note(event);
+          note({ ...event, home });
           if (event.kind === 'kill' || event.kind === 'stopped') apps.lose(program);
         },
         open: (process) =>
@@ -59,7 +59,7 @@ export const instancesScenario: Scenario = {
                 chance,
                 conversations,
                 now,
-                note: process.whileAlive(note),
+                note: process.whileAlive((event) => note({ ...event, home })),
               }),
             ],
           }),

@@ -1,15 +1,14 @@
 import type { BridgeClient } from '../../../../src/bridge/bridge-client.ts';
 import type { PeerAnswer } from '../../../../src/bridge/forwarding/call-node.ts';
-import type { RelayCall, RelayTarget } from '../../../../src/bridge/instances/relay-call.ts';
+import { createSessionOwners, type RelayCall, type RelayTarget } from '../../../../src/bridge/instances/relay-call.ts';
 import { createSessionFeeds, type SessionFeeds } from '../../../../src/bridge/instances/session-feeds.ts';
 import {
   createOwnerDispatch,
-  createSessionOwners,
   createViaOwner,
   FLUSH,
   FOLLOW,
   serveFollower,
-  startsSession,
+  serveRelayed,
   UPDATE,
 } from '../../../../src/bridge/instances/session-owners.ts';
 import { principalOf } from '../../../../src/bridge/principal.ts';
@@ -178,6 +177,7 @@ export async function openPlayedInstance(options: PlayedInstanceOptions): Promis
       ...common,
       relay: { ask },
       isBusyHere: sessions.orchestrator.isBusy,
+      doubt: sessions.doubt,
       endJobs: async () => undefined,
       feeds: () => feeds,
       viaOwner: createViaOwner(common),
@@ -186,13 +186,11 @@ export async function openPlayedInstance(options: PlayedInstanceOptions): Promis
   );
 
   async function serve(call: Call): Promise<unknown> {
-    const { sessionId = '', key = '' } = call.params as { readonly sessionId?: string; readonly key?: string };
+    const { key = '' } = call.params as { readonly key?: string };
     if (call.method === FOLLOW)
       return serveFollower(key, call, { owners, hub: sessions.hub, clock, left: stopped.signal });
     if (call.method === FLUSH) return sessions.flush().then(() => ({}));
-    const row = await owners.find(call.caller.caller.principal, sessionId, startsSession(call.method));
-    if ((await owners.ofRow(row)) !== undefined) throw new AppError('NOT_OWNER');
-    return dispatchHere(call);
+    return serveRelayed(owners, call, dispatchHere);
   }
 
   const askFor = (

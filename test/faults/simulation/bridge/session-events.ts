@@ -16,10 +16,15 @@ export interface StopEvent extends CallTimes {
   readonly outcome: Ended<unknown>['outcome'];
 }
 
+/** Of several instances: the one that it is about. */
+interface OnInstance {
+  readonly home?: string;
+}
+
 export type SessionsEvent =
-  | ProgramEvent
+  | (ProgramEvent & OnInstance)
   | LoggedEvent
-  | RunEvent
+  | (RunEvent & OnInstance)
   | ClientEvent
   | StopEvent
   /** The database is away for all instances. */
