@@ -148,7 +148,11 @@ async function answerOne(
   signal: AbortSignal,
   gone: AbortSignal,
 ): Promise<boolean> {
-  const terminal = { keys, stderr: context.stderr, signal: AbortSignal.any([signal, gone]) };
+  let isInterrupted = false;
+  const onInterrupt = () => {
+    isInterrupted = true;
+  };
+  const terminal = { keys, stderr: context.stderr, signal: AbortSignal.any([signal, gone]), onInterrupt };
   const bold = (text: string) => (context.color ? styleText('bold', text) : text);
   context.stderr(`\n${bold(`${toolKind}?`)} ${visible(title).slice(0, MAX_TITLE)}\n`);
   for (;;) {
@@ -158,7 +162,7 @@ async function answerOne(
       return true;
     }
     if (answer === undefined) {
-      if (!signal.aborted) context.stderr('\n  This question is not open any more.\n');
+      if (!signal.aborted && !isInterrupted) context.stderr('\n  This question is not open any more.\n');
       return true;
     }
     try {
@@ -185,6 +189,8 @@ interface AskedTerminal {
   readonly stderr: CommandContext['stderr'];
   /** Aborts when the turn has ended, or the question is not open any more. */
   readonly signal: AbortSignal;
+  /** Ctrl-C was pressed. */
+  onInterrupt(): void;
 }
 
 /** What the keys of a person gave; undefined when the turn ended before. */
@@ -192,11 +198,11 @@ type Typed<Value> = Value | 'no terminal' | undefined;
 
 /** The answer of the next key that is one. */
 async function readAnswer(terminal: AskedTerminal): Promise<Typed<Answer>> {
-  const { keys, stderr } = terminal;
+  const { stderr } = terminal;
   const since = performance.now();
   const answer = await readKeys<Answer | 'reason'>(terminal, KEYS_SHOWN, (key, resolve) => {
     const pressed = key.toLowerCase();
-    if (key === CTRL_C) keys.interrupt();
+    if (key === CTRL_C) interrupt(terminal);
     else if (performance.now() - since < UNREAD_MS) return;
     else if (pressed === 'r') resolve('reason');
     else if (Object.hasOwn(ANSWERS, pressed)) {
@@ -306,11 +312,10 @@ async function readLine(
   prompt: string,
   isSecret = false,
 ): Promise<Typed<{ readonly text: string | undefined }>> {
-  const { keys } = terminal;
   const echo = (text: string) => terminal.stderr(isSecret ? '' : text);
   let typed = '';
   return readKeys(terminal, prompt, (key, resolve) => {
-    if (key === CTRL_C) keys.interrupt();
+    if (key === CTRL_C) interrupt(terminal);
     else if (key === '\r' || key === '\n' || key === CTRL_D) {
       terminal.stderr('\n');
       resolve({ text: key === CTRL_D ? undefined : typed });
@@ -325,6 +330,13 @@ async function readLine(
       typed += key;
     }
   });
+}
+
+/** Ends the line of the question, so that what is said about the end has a line of its own. */
+function interrupt({ keys, stderr, onInterrupt }: AskedTerminal): void {
+  stderr('^C\n');
+  onInterrupt();
+  keys.interrupt();
 }
 
 /** Hands each key to the listener until it resolves, or the turn ends. */

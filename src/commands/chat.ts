@@ -73,16 +73,20 @@ async function talk({ trestle, server, options, context, attachments, mcpServers
     if (interrupts > 1) process.exit(EXIT_INTERRUPTED);
     session.cancel().catch(() => undefined);
   });
+  const place = { trestle, session, context, isInterrupted: () => interrupts > 0 };
   const answers = { trestle, session, context, keys: terminal.keys, isAsked: options.ask === true };
   let named = options.session;
   let files = attachments;
   try {
     for await (const prompt of terminal.lines()) {
       interrupts = 0;
-      const continued = named === undefined ? {} : { session: named };
+      const continued = {
+        ...(named !== undefined && { session: named }),
+        ...(options.ask === true && { ask: options.ask }),
+      };
       try {
         await whileAnswering(answers, () =>
-          showTurn(session, { prompt, attachments: files, folder, mcpServers }, continued, context),
+          showTurn(place, { prompt, attachments: files, folder, mcpServers }, continued),
         );
         named = sessionId;
         files = [];

@@ -134,6 +134,7 @@ function listText({ local_node_id: local, hop_limit: limit, default_action: acti
     return `  ${id.padEnd(width)}  ${endpoint}${facts.length === 0 ? '' : `  (${facts.join('; ')})`}`;
   });
   const self = local === '' ? 'This node has no id (distributed.local_node_id).' : `This node is "${local}".`;
+  if (lines.length === 0) lines.push('There are no other nodes (distributed.nodes).');
   return `${[self, `Hop limit ${limit}; calls that no rule is about: ${action}.`, ...lines].join('\n')}\n`;
 }
 

@@ -11,7 +11,7 @@ import {
   fail,
 } from './command-context.ts';
 import { type ConnectedServer, withServer, withTeamOption } from './load-settings.ts';
-import { createTurnDisplay } from './turn-display.ts';
+import { createTurnDisplay, createWaitNotices } from './turn-display.ts';
 
 /** Options of `run` and `chat`. */
 export interface TurnCommandOptions {
@@ -293,9 +293,10 @@ async function runOnce(
   };
   process.on('SIGINT', interrupt);
   const { whileAnswering, terminalKeys } = await import('./answer-permissions.ts');
+  const place = { trestle, session, context, isInterrupted: () => interrupts > 0 };
   const answers = { trestle, session, context, keys: terminalKeys, isAsked: options.ask === true };
   try {
-    const status = await whileAnswering(answers, () => showTurn(session, task, options, context));
+    const status = await whileAnswering(answers, () => showTurn(place, task, options));
     if (interrupts > 0) throw new CommandExit(EXIT_INTERRUPTED);
     if (status !== 'completed') throw new CommandExit(EXIT_FAILED);
     if (context.color && options.json !== true) {
@@ -308,11 +309,12 @@ async function runOnce(
 
 /** Runs a turn, shows it, and returns its status. A session that exists is continued; any other is started. */
 export async function showTurn(
-  session: AgentSession,
+  place: TurnPlace,
   { prompt, attachments, folder, mcpServers = [], worktree }: Task,
   { session: named, json, ...options }: TurnCommandOptions & Pick<RunOptions, 'json'>,
-  context: CommandContext,
 ): Promise<string> {
+  const { session } = place;
+  const isAsked = options.ask === true;
   const files = attachments.length === 0 ? {} : { attachments };
   const servers = mcpServers.length === 0 ? {} : { mcpServers };
   const { routing } = turnDefaults(options, folder);
@@ -320,19 +322,41 @@ export async function showTurn(
   const start = () => session.start(prompt, { ...files, ...inFolder(folder), ...servers, ...own });
   const first = named === undefined ? start() : session.message(prompt, files);
   try {
-    return await show(first, json === true, context);
+    return await show(first, place, json === true, isAsked);
   } catch (error) {
     const { TrestleError } = await import('../client/trestle-client.ts');
     const isNew =
       named !== undefined && error instanceof TrestleError && error.code === 'SESSION_CONTINUATION_UNAVAILABLE';
     if (!isNew) throw error;
-    return await show(start(), json === true, context);
+    return await show(start(), place, json === true, isAsked);
   }
 }
 
-async function show(turn: Turn, isJson: boolean, context: CommandContext): Promise<string> {
+/** Where a turn runs and is shown. */
+interface TurnPlace {
+  readonly trestle: TrestleClient;
+  readonly session: AgentSession;
+  readonly context: CommandContext;
+  /** Whether Ctrl-C was pressed: how the turn ends is all that is shown then. */
+  isInterrupted(): boolean;
+}
+
+async function show(
+  turn: Turn,
+  { trestle, session: { sessionId }, context, isInterrupted }: TurnPlace,
+  isJson: boolean,
+  isAsked: boolean,
+): Promise<string> {
   const display = createTurnDisplay(context);
-  for await (const update of turn) if (!isJson) display.show(update);
+  const notices = isJson ? undefined : createWaitNotices({ trestle, sessionId, isAsked, say: display.say });
+  try {
+    for await (const update of turn) {
+      notices?.seen(update);
+      if (!isJson && !isInterrupted()) display.show(update);
+    }
+  } finally {
+    notices?.stop();
+  }
   const result = await turn.result;
   if (isJson) context.stdout(`${JSON.stringify(result)}\n`);
   else display.end(result);

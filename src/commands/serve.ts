@@ -35,7 +35,7 @@ With --workers, SIGUSR2 replaces the workers one after the other.`,
       const options = command.optsWithGlobals();
       if (workers > 1 && worker === undefined) {
         const { serveWithWorkers } = await import('./workers.ts');
-        return serveWithWorkers(workers, options, context);
+        return serveWithWorkers(workers, service, options, context);
       }
       const { serve } = await import('./serve-until-stopped.ts');
       const names = service === undefined ? SERVICE_NAMES : [service];

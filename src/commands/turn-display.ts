@@ -1,5 +1,6 @@
 import { styleText } from 'node:util';
-import type { SessionUpdate, StructuredEvent, Turn } from '../client/trestle-client.ts';
+import type { SessionUpdate, StructuredEvent, TrestleClient, Turn } from '../client/trestle-client.ts';
+import { pause, systemClock } from '../platform/clock/clock.ts';
 import type { CommandContext } from './command-context.ts';
 
 type TurnResult = Awaited<Turn['result']>;
@@ -9,6 +10,8 @@ type Change = NonNullable<ToolCall['changes']>[number];
 /** Shows one turn as it happens. */
 export interface TurnDisplay {
   show(update: SessionUpdate): void;
+  /** A line that is not the agent's. */
+  say(line: string): void;
   end(result: TurnResult): void;
 }
 
@@ -87,6 +90,10 @@ export function createTurnDisplay(context: Pick<CommandContext, 'stdout' | 'stde
         stderr(`${red('denied')} ${oneLine(event.text.replace(/^Denied: /, ''), MAX_TITLE)}\n`);
       }
     },
+    say(line) {
+      endLine();
+      stderr(`${dim(line)}\n`);
+    },
     end({ status, error, code, artifacts, usage }) {
       endLine();
       for (const { relativePath, sizeBytes } of artifacts)
@@ -102,6 +109,90 @@ export function createTurnDisplay(context: Pick<CommandContext, 'stdout' | 'stde
       if (color && spent.length > 0) stderr(`${dim(spent.join(', '))}\n`);
     },
   };
+}
+
+type SessionView = Awaited<ReturnType<TrestleClient['sessions']['get']>>;
+
+interface WaitNoticeOptions {
+  readonly trestle: Pick<TrestleClient, 'sessions'>;
+  readonly sessionId: string;
+  /** Whether questions of the agent are shown elsewhere. */
+  readonly isAsked: boolean;
+  say(line: string): void;
+}
+
+const SILENT_MS = 400;
+const CONFIRM_MS = 300;
+const LOOK_AGAIN_MS = 700;
+const LOOK_TIMEOUT_MS = 10_000;
+
+/** Says what a turn waits for, once for each reason: a question, another turn of its session, or a limit. */
+export function createWaitNotices(options: WaitNoticeOptions): { seen(update: SessionUpdate): void; stop(): void } {
+  const stopped = new AbortController();
+  const { signal } = stopped;
+  let updates = 0;
+  let hasBegun = false;
+
+  /** Undefined: the server did not answer, and the turn itself notices that. */
+  async function look(): Promise<string | undefined> {
+    const { trestle, sessionId } = options;
+    try {
+      return waitReason(
+        await trestle.sessions.get(sessionId, {}, { signal, timeoutMs: LOOK_TIMEOUT_MS }),
+        hasBegun,
+        options,
+      );
+    } catch (error) {
+      const isUnknown = (error as { readonly code?: unknown }).code === 'SESSION_NOT_FOUND';
+      return isUnknown && !hasBegun ? NOT_BEGUN : undefined;
+    }
+  }
+
+  async function watch(): Promise<void> {
+    let said: string | undefined;
+    let found: string | undefined;
+    let pauseMs = SILENT_MS;
+    while (!signal.aborted) {
+      const before = updates;
+      await pause(systemClock, pauseMs, signal);
+      const reason = signal.aborted || updates !== before ? undefined : await look();
+      const isSilent = updates === before && !signal.aborted;
+      // Two looks agree: what has just changed is not worth a line.
+      if (isSilent && reason !== undefined && reason === found && reason !== said) {
+        said = reason;
+        options.say(reason);
+      }
+      pauseMs = !isSilent ? SILENT_MS : reason !== found ? CONFIRM_MS : LOOK_AGAIN_MS;
+      found = isSilent ? reason : undefined;
+    }
+  }
+
+  void watch();
+  return {
+    seen({ event }) {
+      updates += 1;
+      hasBegun ||= event !== 'queued';
+    },
+    stop: () => stopped.abort(),
+  };
+}
+
+const NO_PLACE = 'as many turns run as the limits of the server allow (trestle sessions lists them)';
+const NOT_BEGUN = `waiting: the turn is being prepared, or ${NO_PLACE}`;
+
+function waitReason(
+  { session: { state }, permissions: [question] }: SessionView,
+  hasBegun: boolean,
+  { sessionId, isAsked }: WaitNoticeOptions,
+): string | undefined {
+  const asks =
+    question === undefined || isAsked
+      ? undefined
+      : `${question.form === null ? 'permission' : 'an answer'}: ${oneLine(question.title, MAX_TITLE)}\n  answer with: trestle sessions follow ${printable(sessionId)} --ask`;
+  if (hasBegun) return asks === undefined ? undefined : `waiting for ${asks}`;
+  if (state === 'waiting') return `waiting: ${NO_PLACE}`;
+  if (state !== 'running' && state !== 'needs_you') return NOT_BEGUN;
+  return `waiting for the turn that runs in this session${asks === undefined ? '' : `, which waits for ${asks}`}`;
 }
 
 /** A unified diff with its colours. */

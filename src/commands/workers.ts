@@ -3,7 +3,9 @@ import { createRequire } from 'node:module';
 import { pause, systemClock, withinTime } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import type { Figure } from '../platform/http/http-metrics.ts';
+import { checkAddress } from '../platform/http/listen-address.ts';
 import type { Logger } from '../platform/log/logger.ts';
+import { listenAddress, type ServiceName } from '../system/settings.ts';
 import type { SystemSummary } from '../system/start-system.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED, type Options } from './command-context.ts';
 import { createCommandLogger, loadSettings } from './load-settings.ts';
@@ -33,10 +35,16 @@ const AGAIN_MS = 1_000;
 const MAX_AGAIN_MS = 30_000;
 
 /** Runs workers until a signal ends them, or all of them were drained. */
-export async function serveWithWorkers(count: number, options: Options, context: CommandContext): Promise<void> {
+export async function serveWithWorkers(
+  count: number,
+  service: ServiceName | undefined,
+  options: Options,
+  context: CommandContext,
+): Promise<void> {
   const { settings, file } = await loadSettings(options, context);
   if (settings.database.url === '') throw new AppError('NEEDS_POSTGRES', { what: '--workers' });
   if (settings.cluster.address.startsWith('https:')) throw new AppError('WORKERS_WITHOUT_TLS');
+  await checkAddress(listenAddress(settings, service));
   const { level, format } = settings.log;
   const logger = createCommandLogger(settings, context, { level, format: format === 'text' ? 'pretty' : 'json' });
   const parent = createParent(logger);

@@ -3,7 +3,7 @@ import type { accountsControlResults } from '../accounts/control-methods.ts';
 import type { runnerControlResults } from '../bridge/contract/surface.ts';
 import type { nodeControlResults } from '../bridge/forwarding/node-health.ts';
 import type { completionsControlResults } from '../completions/control-methods.ts';
-import { pause } from '../platform/clock/clock.ts';
+import { pause, wakefulClock } from '../platform/clock/clock.ts';
 import {
   type ControlSocket,
   callControlSocket,
@@ -83,7 +83,7 @@ export interface ServerAccess {
 
 /** The server that runs on this data directory; undefined when none does. A server that is starting is waited for. */
 export async function findServer(options: StoreAccessOptions): Promise<ServerAccess | undefined> {
-  const { settings, clock } = options;
+  const { settings } = options;
   if (settings.database.url !== '') return undefined;
   const socket = (await dataFilesOf(options)).controlSocket('bridge');
   for (let tries = 0; tries < STARTING_TRIES; tries += 1) {
@@ -92,7 +92,7 @@ export async function findServer(options: StoreAccessOptions): Promise<ServerAcc
     const { url } = answer.result as { readonly url?: string };
     const given = await callControlSocket(socket, 'token', {}, TIMEOUT_MS);
     if (url && given !== undefined) return { url, token: (given.result as { readonly token: string }).token };
-    await pause(clock, STARTING_PAUSE_MS);
+    await pause(wakefulClock, STARTING_PAUSE_MS);
   }
   return undefined;
 }

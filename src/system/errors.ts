@@ -7,6 +7,11 @@ export const systemErrors = {
     status: 500,
     message: 'The data directory {folder} cannot be used ({reason}); choose another with --data-dir.',
   },
+  ALREADY_RUNNING: {
+    status: 500,
+    message:
+      'Trestle is already running on the data directory {folder}: {url} (pid {pid}). Use that one, or stop it first (kill {pid}). For a second one beside it, give --data-dir and --listen.',
+  },
   SECRET_KEY_MISSING: {
     status: 500,
     message:

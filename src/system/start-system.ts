@@ -5,8 +5,8 @@ import { systemClock, withinTime } from '../platform/clock/clock.ts';
 import { type ChangedSettings, changedSettings } from '../platform/config/setting-declaration.ts';
 import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../platform/errors/app-error.ts';
-import { createHttpMetrics, type FigureSource, type HttpMetrics } from '../platform/http/http-metrics.ts';
-import { type BoundAddress, isLoopbackBind } from '../platform/http/listen-address.ts';
+import { createHttpMetrics, type HttpMetrics } from '../platform/http/http-metrics.ts';
+import { type BoundAddress, checkAddress, isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, isBelow, type Listener } from '../platform/http/listener.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
@@ -16,7 +16,7 @@ import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts'
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { settingsDigest } from './cluster.ts';
 import { serveControls } from './controls.ts';
-import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
+import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { createApiSurface, createConsoleFiles, createConsoleSurface } from './page-surfaces.ts';
 import { prepareServiceParts, type ServiceParts, startServices, urlOf } from './service-wiring.ts';
@@ -28,7 +28,7 @@ import {
   type Settings,
   settingsDeclaration,
 } from './settings.ts';
-import { openSharedLimits, openStores, type Stores } from './stores.ts';
+import { databaseFigures, openServerStores, openSharedLimits, refuseSecondServer } from './stores.ts';
 import { type SettingsInForce, startSystemStatus } from './system-status.ts';
 
 interface SystemOptions {
@@ -97,12 +97,18 @@ export async function startSystem(options: SystemOptions): Promise<System> {
 
   // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
   await using opened = new AsyncDisposableStack();
-  const files = await prepareFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME), options.worker);
-  const stores = opened.use(await openStores({ settings, names, files, clock, owner: 'server' }));
+  const folder = dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME);
+  const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
+  if (options.worker === undefined) {
+    // Before any file is made: a start that cannot succeed leaves nothing behind.
+    await refuseSecondServer({ settings, names, files: dataFiles(folder) });
+    await checkAddress(address);
+  }
+  const files = await prepareFiles(folder, options.worker);
+  const stores = opened.use(await openServerStores({ settings, names, files, clock }));
   const swept = await sweepLeftovers(files.processes);
   if (swept > 0) logger.warn({ swept }, 'ended processes that an earlier run had left behind');
 
-  const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
   const wakeUps = await listenForOthers(settings, logger);
   if (wakeUps !== undefined) opened.defer(() => wakeUps.stop());
   const shared = await openSharedLimits(settings, stores.pool, { clock, logger }, opened);
@@ -385,16 +391,4 @@ export interface SystemSummary {
   /** The address of the console; absent where it is switched off. */
   readonly console?: string;
   readonly agents: readonly AgentStatus[];
-}
-
-const FIGURES = ['batches', 'commits', 'reads', 'queued'] as const;
-
-/** What each database counts, for `/metrics`. */
-function databaseFigures({ all }: Stores): readonly FigureSource[] {
-  return FIGURES.map((figure) => ({
-    type: 'gauge',
-    name: `database_${figure}`,
-    help: `Database ${figure}${figure === 'queued' ? ' now' : ' since the start'}.`,
-    read: () => all.map(({ name, statistics }) => ({ value: statistics()[figure], labels: { database: name } })),
-  }));
 }

@@ -4,7 +4,7 @@ import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { completionsMigrations } from '../completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
-import { type Clock, pause, repeat, systemClock } from '../platform/clock/clock.ts';
+import { type Clock, pause, repeat, systemClock, wakefulClock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/control-socket.ts';
 import type { AnyDatabase, Database, DatabaseLocation } from '../platform/database/database.ts';
 import type { DatabaseDefinition, Migration } from '../platform/database/migrations.ts';
@@ -13,6 +13,7 @@ import type { ConnectionPool } from '../platform/database/postgres/connection-po
 import type { ClusterSchema } from '../platform/database/postgres/limit-buckets.ts';
 import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
+import type { FigureSource } from '../platform/http/http-metrics.ts';
 import { createSharedBuckets, createStoreWatch, type SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
@@ -80,6 +81,49 @@ export async function openStores({ settings, names, files, clock, owner }: OpenS
   };
 }
 
+/**
+ * Opens the databases for a server. Where another one has them, ALREADY_RUNNING says which; one that is starting is waited
+ * for, because it cannot say yet where it listens.
+ */
+export function openServerStores(options: Omit<OpenStoresOptions, 'owner'>): Promise<Stores> {
+  return throughServer(
+    () => refuseSecondServer(options),
+    () => openStores({ ...options, owner: 'server' }),
+  );
+}
+
+/** Throws ALREADY_RUNNING when a server that listens has one of these databases. Makes no file. */
+export async function refuseSecondServer({
+  settings,
+  names,
+  files,
+}: Pick<OpenStoresOptions, 'settings' | 'names' | 'files'>): Promise<undefined> {
+  if (settings.database.url !== '') return;
+  for (const name of names) {
+    const asked = callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
+    // A server that does not answer keeps its files: the lock of the file refuses this start.
+    const { pid, url } = ((await asked.catch(() => undefined))?.result ?? {}) as Partial<RunningServer>;
+    if (url) throw new AppError('ALREADY_RUNNING', { folder: files.folder, url, pid });
+  }
+}
+
+interface RunningServer {
+  readonly pid: number;
+  readonly url: string;
+}
+
+const FIGURES = ['batches', 'commits', 'reads', 'queued'] as const;
+
+/** What each database counts, for `/metrics`. */
+export function databaseFigures({ all }: Stores): readonly FigureSource[] {
+  return FIGURES.map((figure) => ({
+    type: 'gauge',
+    name: `database_${figure}`,
+    help: `Database ${figure}${figure === 'queued' ? ' now' : ' since the start'}.`,
+    read: () => all.map(({ name, statistics }) => ({ value: statistics()[figure], labels: { database: name } })),
+  }));
+}
+
 export interface StoreAccessOptions {
   readonly settings: Settings;
   readonly environment: Environment;
@@ -141,7 +185,7 @@ export async function throughServer<T>(ask: () => Promise<T | undefined>, doHere
     } catch (error) {
       const isTaken = error instanceof AppError && error.code === 'STORAGE_IN_USE';
       if (!isTaken || systemClock.monotonic() > deadline) throw error;
-      await pause(systemClock, PAUSE_MS);
+      await pause(wakefulClock, PAUSE_MS);
     }
   }
 }

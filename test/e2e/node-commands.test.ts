@@ -56,6 +56,14 @@ test('forwarding: trestle nodes lists the nodes, and explains where a call would
   ]);
 });
 
+test('forwarding: built-in nodes are listed only where a setting names them', async (t) => {
+  const list = async (distributed: string) => runProgram(['nodes', ...(await prepare(t, distributed))]);
+  const fresh = await list('  nodes: []\n');
+  assert.match(fresh.stdout, /execute_local\.\nThere are no other nodes \(distributed\.nodes\)\.\n$/, fresh.stderr);
+  const named = await list('  local_node_id: own\n  task_forward_peer_id: edge\n');
+  assert.match(named.stdout, /execute_local\.\n {2}edge {2}http:\/\/172\.29\.10\.2:8787\n$/, named.stderr);
+});
+
 test('B-92, DB-31: doctor shows the map of nodes, and warns of tokens that do not serve for forwarding', async (t) => {
   // As a bridge answers a malformed hop that comes with its forward token.
   let answerToToken = 400;

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Permission } from '../../src/bridge/contract/workbench.ts';
+import { createTrestleClient } from '../../src/client/trestle-client.ts';
 import { runProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { startInTerminal, type Terminal } from '../kit/terminal.ts';
 import { until } from '../kit/until.ts';
@@ -97,6 +98,30 @@ test('Ctrl-C cancels a turn that waits for an answer', async (t) => {
   const { code, screen } = await ask(t, '\x03');
   assert.equal(code, 130, screen);
   assert.equal(existsSync(made), false);
+  const afterKeys = screen.slice(screen.lastIndexOf(LAST_KEY) + LAST_KEY.length);
+  assert.equal(afterKeys, ' ^C\r\ncancelled\r\n', 'one line says how it ended');
+});
+
+test('run says what it waits for: a permission, or the turn that runs in its session', async (t) => {
+  const trestle = createTrestleClient({ url: server.url });
+  t.after(() => trestle.close());
+  const openQuestion = (sessionId: string) =>
+    until('the question', async () =>
+      (await trestle.permissions.list()).find((question) => question.sessionId === sessionId),
+    );
+  const deny = (permissionId: string) => trestle.permissions.answer(permissionId, { decision: 'deny' });
+  const held = trestle.session('held', { routing: { permissions: 'ask' } }).start('ask', { workingDirectory: folder });
+  const question = await openQuestion('held');
+  const next = startInTerminal(t, ['run', '--session', 'held', 'say hello', ...data], { workingDirectory: folder });
+  await next.shows('waiting for the turn that runs in this session, which waits for permission: touch made');
+  await next.shows('answer with: trestle sessions follow held --ask');
+  const quiet = runProgram(['run', '--json', '--session', 'held', 'say hello', ...data], { workingDirectory: folder });
+  await until('the quiet one to wait', async () => (await trestle.sessions.get('held')).queued.length === 2);
+  await deny(question.permissionId);
+  assert.equal((await held.result).status, 'completed');
+  assert.equal(await next.ended, 0, next.screen());
+  assert.equal(next.screen().split('which waits for').length, 2, 'each reason is said once');
+  assert.equal((await quiet).stderr, '');
 });
 
 test('chat asks too: a denial takes a reason, and the next turn is asked again', async (t) => {

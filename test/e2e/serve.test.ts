@@ -55,21 +55,35 @@ test('O-08: SIGHUP with a broken configuration changes nothing and says so', asy
 
 test('O-09: a port in use is one line that names it and who holds it, with exit code 1', async (t) => {
   const first = await startProgram(t);
-  const dataDirectory = await temporaryFolder(t);
-  const args = ['serve', '--data-dir', dataDirectory, '--listen', `127.0.0.1:${first.port}`];
+  const folder = await temporaryFolder(t);
+  const args = ['serve', '--data-dir', join(folder, 'data'), '--listen', `127.0.0.1:${first.port}`];
   const { code, stderr } = await runProgram(args);
   assert.equal(code, 1);
   assert.equal(stderr.trim().split('\n').length, 1);
   assert.match(stderr, new RegExp(`${first.port}`));
   assert.match(stderr, new RegExp(`pid ${first.pid}`));
+  assert.deepEqual(await readdir(folder), [], 'a refused start leaves nothing behind');
 });
 
-test('a second server on the same data is refused with the process id of the first', async (t) => {
+test('a second server on the same data is refused with the address and the process id of the first', async (t) => {
   const first = await startProgram(t);
-  const { code, stderr } = await runProgram(['serve', '--data-dir', first.dataDirectory, '--listen', '127.0.0.1:0']);
-  assert.equal(code, 1);
-  assert.equal(stderr.trim().split('\n').length, 1);
-  assert.match(stderr, new RegExp(`${first.pid}`));
+  for (const port of [0, first.port]) {
+    const args = ['serve', '--data-dir', first.dataDirectory, '--listen', `127.0.0.1:${port}`];
+    const { code, stderr } = await runProgram(args);
+    assert.equal(code, 1);
+    assert.equal(stderr.trim().split('\n').length, 1);
+    assert.ok(stderr.includes(`already running on the data directory ${first.dataDirectory}: ${first.url}`), stderr);
+    assert.ok(stderr.includes(`(pid ${first.pid})`) && stderr.includes('--data-dir'), stderr);
+  }
+});
+
+test('of two servers that start at the same moment one says where the other listens', async (t) => {
+  const dataDirectory = await temporaryFolder(t);
+  const started = await Promise.allSettled([startProgram(t, { dataDirectory }), startProgram(t, { dataDirectory })]);
+  const [running] = started.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  const refused = started.flatMap((one) => (one.status === 'rejected' ? [String(one.reason)] : []));
+  assert.equal(refused.length, 1);
+  assert.ok(refused[0]?.includes(`${running?.url} (pid ${running?.pid})`), refused[0]);
 });
 
 test('services may run apart on one data directory', async (t) => {

@@ -143,7 +143,7 @@ async function use(): Promise<void> {
   await take([['run', ...agent, 'Write notes.txt about bridges'], 0, /Made the file/]);
   await take([['run', '--background', '--folder', project, 'Hello'], 0, /^job-/]);
   await takeAll([
-    [['serve', '--listen', listen], 1, /is in use by process \d+; stop it first/],
+    [['serve', '--listen', listen], 1, /already running on the data directory .*: http:\S+ \(pid \d+\)/],
     [['serve', '--listen', listen, '--data-dir', join(machine, 'other')], 1, /is in use by node trestle \(pid \d+\)/],
     [['doctor', '--listen', listen], 0, /ok {6}server {18}runs \(pid \d+\)/],
     [['run', '--agent', 'nobody', 'Hello'], 1, /There is no agent "nobody" here\. Known agents: builtin/],

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { SessionUpdate, StructuredEvent, Turn } from '../../src/client/trestle-client.ts';
-import { createTurnDisplay } from '../../src/commands/turn-display.ts';
+import { type TestContext, test } from 'node:test';
+import type { SessionUpdate, StructuredEvent, TrestleClient, Turn } from '../../src/client/trestle-client.ts';
+import { createTurnDisplay, createWaitNotices } from '../../src/commands/turn-display.ts';
+import { until } from '../kit/until.ts';
 
 type Result = Awaited<Turn['result']>;
 
@@ -80,4 +81,44 @@ test('thinking, tokens and cost are shown on a terminal only', () => {
   const end = { usage: { totalTokens: 12, costUsd: 0.00123 } };
   assert.deepEqual(shown(false, [thinking, { delta: 'x' }], end), { stdout: 'x\n', stderr: '' });
   assert.match(shown(true, [thinking, { delta: 'x' }], end).stderr, /Hm\..*12 tokens, 0\.0012 USD/s);
+});
+
+type View = Awaited<ReturnType<TrestleClient['sessions']['get']>>;
+
+/** What is said about a turn whose session looks like this; undefined: there is none yet. */
+async function saidWhile(t: TestContext, view: unknown, events: readonly string[], isAsked = false) {
+  const said: string[] = [];
+  let looks = 0;
+  const get = async () => {
+    looks += 1;
+    if (view === undefined) throw Object.assign(new Error('none'), { code: 'SESSION_NOT_FOUND' });
+    return view as View;
+  };
+  const trestle = { sessions: { get } } as unknown as Pick<TrestleClient, 'sessions'>;
+  const notices = createWaitNotices({ trestle, sessionId: 's1', isAsked, say: (line) => said.push(line) });
+  t.after(() => notices.stop());
+  for (const event of events) notices.seen({ event } as SessionUpdate);
+  await until('some looks', () => looks >= 4);
+  notices.stop();
+  return said;
+}
+
+test('what a turn waits for is said once: a limit, another turn, a question', async (t) => {
+  const permissions = [{ form: null, title: 'touch made' }];
+  const view = (state: string, more = {}) => ({ session: { state }, permissions: [], ...more });
+  const [unknown, full, behind, asking, shownElsewhere, working] = await Promise.all([
+    saidWhile(t, undefined, []),
+    saidWhile(t, view('waiting'), ['queued']),
+    saidWhile(t, view('running'), ['queued']),
+    saidWhile(t, view('needs_you', { permissions }), ['started']),
+    saidWhile(t, view('needs_you', { permissions }), ['started'], true),
+    saidWhile(t, view('running'), ['queued', 'started']),
+  ]);
+  const noPlace = 'as many turns run as the limits of the server allow (trestle sessions lists them)';
+  assert.deepEqual(unknown, [`waiting: the turn is being prepared, or ${noPlace}`]);
+  assert.deepEqual(full, [`waiting: ${noPlace}`]);
+  assert.deepEqual(behind, ['waiting for the turn that runs in this session']);
+  assert.deepEqual(asking, ['waiting for permission: touch made\n  answer with: trestle sessions follow s1 --ask']);
+  assert.deepEqual(shownElsewhere, []);
+  assert.deepEqual(working, []);
 });

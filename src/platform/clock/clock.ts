@@ -15,11 +15,23 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(ms, action) {
-    // Node counts in whole milliseconds: alone, a timer may run before its time by a part of one.
-    const timer = setTimeout(action, ms > 0 ? Math.min(Math.ceil(ms) + 1, MAX_TIMER_MS) : ms).unref();
+    const timer = startTimer(ms, action).unref();
     return () => clearTimeout(timer);
   },
 };
+
+/** Its timers keep the program running: for a wait before anything is open that would, such as the wait for another process. */
+export const wakefulClock: Pick<Clock, 'after'> = {
+  after(ms, action) {
+    const timer = startTimer(ms, action);
+    return () => clearTimeout(timer);
+  },
+};
+
+/** Node counts in whole milliseconds: alone, a timer may run before its time by a part of one. */
+function startTimer(ms: number, action: () => void): NodeJS.Timeout {
+  return setTimeout(action, ms > 0 ? Math.min(Math.ceil(ms) + 1, MAX_TIMER_MS) : ms);
+}
 
 /** Resolves when the time has passed, or as soon as `signal` aborts: the caller checks it then. */
 export function pause(clock: Pick<Clock, 'after'>, ms: number, signal?: AbortSignal): Promise<void> {

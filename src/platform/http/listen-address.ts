@@ -5,6 +5,7 @@ import { basename } from 'node:path';
 import { AppError, errorCode } from '../errors/app-error.ts';
 import { classifyAddress, isLoopbackHost } from '../network-address/classify-address.ts';
 import type { ListenAddress } from '../network-address/ip-address.ts';
+import { nodeHttp } from '../runtime/runtime.ts';
 import type { HttpSurface } from './surface.ts';
 
 export interface BoundAddress extends ListenAddress {
@@ -55,6 +56,16 @@ export async function openAddress(
   }
   const bound = server.address() as AddressInfo;
   return { host: bound.address, port: bound.port, url: urlOf(bound) };
+}
+
+/** Throws what opening the address would throw, such as PORT_IN_USE. The address is free again afterwards. */
+export async function checkAddress(address: ListenAddress): Promise<void> {
+  const server = nodeHttp.createServer();
+  try {
+    await openAddress(server, address);
+  } finally {
+    await new Promise((resolve) => server.close(resolve));
+  }
 }
 
 async function listenError(error: unknown, host: string, port: number): Promise<AppError> {

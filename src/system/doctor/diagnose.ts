@@ -11,7 +11,7 @@ import { connectAgent } from '../../bridge/agents/agent-launcher.ts';
 import { installedAgents } from '../../bridge/agents/agent-packages.ts';
 import { createAgentProbe, createBuiltinProbe } from '../../bridge/agents/agent-probe.ts';
 import type { ProbeResult } from '../../bridge/agents/probe-board.ts';
-import { buildNodeMap } from '../../bridge/forwarding/decide-forward.ts';
+import { buildNodeMap, usedNodes } from '../../bridge/forwarding/decide-forward.ts';
 import { createGatewayProbe } from '../../bridge/gateway/gateway-connection.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { isLoopbackBind } from '../../platform/http/listen-address.ts';
@@ -239,9 +239,9 @@ const NODE_TIMEOUT_MS = 3_000;
 
 /** Checks the nodes that calls may be forwarded to, and the token between them. */
 async function nodeFindings({ bridge, distributed }: Settings): Promise<readonly Finding[]> {
-  const { nodes, task_forward_peer_id: peer, task_forward_token: forwardToken } = distributed;
+  const { task_forward_token: forwardToken } = distributed;
   const map = buildNodeMap(distributed);
-  const used = [...map.others.values()].filter(({ id }) => id === peer || nodes.some((node) => node.id === id));
+  const used = usedNodes(distributed, map);
   if (used.length === 0) return [];
   const found = await Promise.all(
     used.map(async ({ id, endpoint }) => {

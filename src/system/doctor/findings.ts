@@ -7,8 +7,7 @@ import { callControlSocket } from '../../platform/control-socket/control-socket.
 import { countRows, inspectDatabase, readDatabaseTime, readRows } from '../../platform/database/inspect-database.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
-import { openAddress } from '../../platform/http/listen-address.ts';
-import { nodeHttp } from '../../platform/runtime/runtime.ts';
+import { checkAddress } from '../../platform/http/listen-address.ts';
 import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { type DataFiles, opens, prepareDataDirectory } from '../data-directory.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
@@ -204,9 +203,8 @@ const timeText = (at: unknown) => new Date(Number(at)).toISOString();
 export async function portFinding(settings: Settings, serverPid: number | undefined): Promise<Finding> {
   const address = listenAddress(settings);
   const text = `${address.host}:${address.port}`;
-  const server = nodeHttp.createServer();
   try {
-    await openAddress(server, address);
+    await checkAddress(address);
     return fine('port', `${text} is free`);
   } catch (error) {
     const { code, message, details } = describeError(platformErrors, error);
@@ -214,7 +212,5 @@ export async function portFinding(settings: Settings, serverPid: number | undefi
       return fine('port', `${text}, held by the server (pid ${serverPid})`);
     }
     return broken('port', message);
-  } finally {
-    server.close();
   }
 }
