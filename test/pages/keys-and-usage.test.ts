@@ -48,7 +48,16 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   const row = page.getByRole('row', { name: /^demo\/echo 2 0 / });
   await row.waitFor();
   await untilEqual(() => page.locator('.figures dd').first().innerText(), '2', 'the total is the sum of its parts');
-  await page.getByRole('img', { name: /^Cost for each day by model, / }).waitFor();
+  await page
+    .getByText('No call cost anything: these models are free or have no price. The chart shows tokens')
+    .waitFor();
+  const tokens = page.getByRole('img', { name: /^Tokens for each day by model, / });
+  await tokens.waitFor();
+  await untilEqual(() => tokens.locator('.series-1').count(), 1, 'the chart is not empty where nothing was paid');
+  await untilEqual(
+    () => page.getByRole('button', { name: 'tokens', exact: true }).getAttribute('aria-pressed'),
+    'true',
+  );
   await page.getByRole('button', { name: 'requests', exact: true }).click();
   const chart = page.getByRole('img', { name: /^Requests for each day by model, / });
   await chart.waitFor();
@@ -71,6 +80,9 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   const calls = page.getByRole('row', { name: /demo\/echo ok 200/ });
   await calls.first().waitFor();
   await untilEqual(() => calls.count(), 2);
+  const moment = calls.first().locator('time');
+  const zone = await page.evaluate<string>('Intl.DateTimeFormat().resolvedOptions().timeZone');
+  assert.equal(await moment.getAttribute('title'), `${await moment.innerText()} ${zone}`, 'the zone is shown on hover');
   await calls.first().getByRole('button').click();
   const dialog = page.getByRole('dialog', { name: 'Call' });
   await dialog.getByText(again.headers.get('x-request-id') ?? 'missing').waitFor();

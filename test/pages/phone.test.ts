@@ -58,6 +58,17 @@ test('on a phone a session is started, its question answered, its work opened as
   await page.getByRole('log').getByText('"place":"live"').waitFor();
   await card.waitFor({ state: 'detached' });
 
+  const composer = page.locator('form.composer');
+  const message = composer.getByLabel('Message');
+  const heightOf = async (part: Locator) => (await part.boundingBox())?.height ?? 0;
+  await checkReach(composer.getByRole('button', { name: 'Send' }));
+  assert.ok((await heightOf(message)) <= 48, 'the empty message is one row');
+  const height = await heightOf(composer);
+  assert.ok(height <= 2.5 * 48, `the composer is two rows before anything is typed, and it is ${height} pixels high`);
+  await message.fill('one\ntwo');
+  assert.ok((await heightOf(message)) > 48, 'what is typed has more room');
+  await message.fill('');
+
   const side = page.getByRole('complementary');
   const plan = side.getByRole('tab', { name: 'Plan' });
   await untilEqual(() => side.getByRole('tabpanel').isVisible(), false, 'only the conversation is shown');

@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useId, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
-import { spanText, visible } from './text.ts';
+import { spanText, visible, zonedText } from './text.ts';
 
 /** What happened, what to do, and what to tell the operator of the server. */
 export function ErrorBox({ error, children }: { readonly error: unknown; readonly children?: ReactNode }) {
@@ -145,8 +145,17 @@ export function Since({ at, until }: { readonly at: number; readonly until?: num
   }, [until]);
   const span = spanText((until ?? now) - at);
   return (
-    <time dateTime={new Date(at).toISOString()} title={new Date(at).toLocaleString()}>
+    <time dateTime={new Date(at).toISOString()} title={zonedText(at)}>
       {span}
+    </time>
+  );
+}
+
+/** A moment in the zone of the browser, which is named on hover. */
+export function Moment({ at }: { readonly at: number | string }) {
+  return (
+    <time dateTime={new Date(at).toISOString()} title={zonedText(at)}>
+      {new Date(at).toLocaleString()}
     </time>
   );
 }

@@ -88,3 +88,15 @@ export function shortPath(path: string): string {
 
 /** In which times are shown here. */
 export const TIME_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** The day of a moment in that zone: `2030-01-31`. */
+export function dayText(at: number): string {
+  const date = new Date(at);
+  const two = (number: number) => `${number}`.padStart(2, '0');
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}
+
+/** A moment with the name of the zone. */
+export function zonedText(at: number | string): string {
+  return `${new Date(at).toLocaleString()} ${TIME_ZONE}`;
+}

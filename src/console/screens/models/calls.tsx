@@ -2,7 +2,7 @@ import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-qu
 import { useState } from 'react';
 import type { CallsQuery } from '../../../completions/contract/calls.ts';
 import { type Call, listCalls, readCall } from '../../data/completions.ts';
-import { Dialog, ErrorBox, More, useFilters } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, Moment, More, useFilters } from '../../parts/parts.tsx';
 import { countText, moneyText, TIME_ZONE, visible } from '../../parts/text.ts';
 import { CopyCurl } from '../../parts/work.tsx';
 
@@ -14,9 +14,17 @@ const LABELS: Readonly<Record<(typeof TEXTS)[number], string>> = {
   key: 'Key',
   owner: 'Owner',
   request_id: 'Request',
-  from: 'From (UTC)',
-  to: 'To (UTC)',
+  from: 'From',
+  to: 'To',
 };
+
+const isDay = (name: string) => name === 'from' || name === 'to';
+
+/** A day of the zone of the browser as the moment when it begins or ends. */
+function momentOf(name: 'from' | 'to', day: string | null, time: string): Pick<CallsQuery, 'from' | 'to'> {
+  const at = Date.parse(`${day}T${time}`);
+  return Number.isNaN(at) ? {} : { [name]: new Date(at).toISOString() };
+}
 
 /** Each call to a model, newest first. The filters are in the address. */
 export default function Calls() {
@@ -26,6 +34,8 @@ export default function Calls() {
   const filter: CallsQuery = {
     ...Object.fromEntries(TEXTS.flatMap((name) => (given.get(name) ? [[name, given.get(name)]] : []))),
     ...(outcome !== undefined && { outcome }),
+    ...momentOf('from', given.get('from'), '00:00:00'),
+    ...momentOf('to', given.get('to'), '23:59:59.999'),
   };
   const pages = useInfiniteQuery({
     queryKey: ['calls', filter],
@@ -40,7 +50,6 @@ export default function Calls() {
     <>
       <header className="bar">
         <h1>Calls</h1>
-        <span className="quiet">Times are in {TIME_ZONE}</span>
         <search className="filter-fields">
           <label>
             Outcome
@@ -52,10 +61,10 @@ export default function Calls() {
             </select>
           </label>
           {TEXTS.map((name) => (
-            <label key={name}>
+            <label key={name} title={isDay(name) ? `A day in ${TIME_ZONE}` : undefined}>
               {LABELS[name]}
               <input
-                type={name === 'from' || name === 'to' ? 'date' : 'text'}
+                type={isDay(name) ? 'date' : 'text'}
                 value={given.get(name) ?? ''}
                 spellCheck={false}
                 onChange={(event) => change(name, event.target.value.trim())}
@@ -92,7 +101,7 @@ function Table({ calls, onChoose }: { readonly calls: readonly Call[]; readonly 
             <tr key={call.id}>
               <td>
                 <button type="button" className="link" onClick={() => onChoose(call.id)}>
-                  {new Date(call.at).toLocaleString()}
+                  <Moment at={call.at} />
                 </button>
               </td>
               <td>{visible(call.model)}</td>

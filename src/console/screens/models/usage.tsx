@@ -6,7 +6,7 @@ import { listUsers } from '../../data/administration.ts';
 import { readUsage } from '../../data/completions.ts';
 import { BarChart, MAX_SERIES } from '../../parts/chart.tsx';
 import { ErrorBox, useFilters } from '../../parts/parts.tsx';
-import { countText, moneyText, visible } from '../../parts/text.ts';
+import { countText, dayText, moneyText, TIME_ZONE, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 
 const GROUPS = ['model', 'key', 'api', 'day', 'team', 'owner'] as const;
@@ -22,7 +22,7 @@ const LABELS = {
   completion_tokens: 'Tokens out',
   cost_usd: 'Cost',
 } as const;
-type Row = UsageReport['data'][number];
+type Row = Pick<UsageReport['data'][number], (typeof COLUMNS)[number]>;
 /** What the chart can show. */
 const METRICS = {
   cost: { label: 'Cost', read: (row: Row) => row.cost_usd, text: moneyText },
@@ -33,24 +33,22 @@ type Metric = keyof typeof METRICS;
 const METRIC_NAMES = Object.keys(METRICS) as Metric[];
 const OTHERS = 'other';
 
-const dayText = (at: number) => new Date(at).toISOString().slice(0, 10);
-
 /** What the calls to models have used and cost. The choice is in the address. */
 export default function Usage() {
   const [given, change] = useFilters();
   const { person } = useConsole();
   const group = GROUPS.find((one) => one === given.get('by')) ?? 'model';
-  const metric = METRIC_NAMES.find((one) => one === given.get('metric')) ?? 'cost';
+  const wanted = METRIC_NAMES.find((one) => one === given.get('metric')) ?? 'cost';
   const days = RANGES.find((one) => `${one}` === given.get('days')) ?? 30;
   const from = dayText(Date.now() - (days - 1) * DAY_MS);
   const { data, error } = useQuery({
     queryKey: ['usage', group, days],
-    queryFn: () => readUsage({ group_by: group, from }),
+    queryFn: () => readUsage({ group_by: group, from, tz: TIME_ZONE }),
     placeholderData: keepPreviousData,
   });
   const daily = useQuery({
     queryKey: ['usage', group, days, 'daily'],
-    queryFn: () => readUsage({ group_by: group, then_by: 'day', from }),
+    queryFn: () => readUsage({ group_by: group, then_by: 'day', from, tz: TIME_ZONE }),
     placeholderData: keepPreviousData,
   });
   const before = useQuery({
@@ -60,8 +58,10 @@ export default function Usage() {
         group_by: group,
         from: dayText(Date.now() - (2 * days - 1) * DAY_MS),
         to: dayText(Date.now() - days * DAY_MS),
+        tz: TIME_ZONE,
       }),
   });
+  const metric = shownMetric(wanted, data?.total);
   const nameOf = useNames(group);
   // Others' calls are for those who see the work of others; where nobody logs in, that is everyone.
   const seesOthers = person === undefined || person.permissions.includes('admin.bridge.read');
@@ -110,11 +110,28 @@ export default function Usage() {
           report={data}
           before={before.data?.total}
           nameOf={nameOf}
-          chart={daily.data === undefined ? null : <DailyChart report={daily.data} metric={metric} nameOf={nameOf} />}
+          chart={
+            daily.data === undefined ? null : (
+              <>
+                {metric === wanted ? null : (
+                  <p className="quiet more">
+                    No call cost anything: these models are free or have no price. The chart shows {metric} instead.
+                  </p>
+                )}
+                <DailyChart report={daily.data} metric={metric} nameOf={nameOf} />
+              </>
+            )
+          }
         />
       )}
     </>
   );
+}
+
+/** A chart without costs would be empty: it shows tokens then, or calls where no tokens were counted. */
+function shownMetric(wanted: Metric, total: UsageReport['total'] | undefined): Metric {
+  if (wanted !== 'cost' || total === undefined || total.requests === 0 || total.cost_usd > 0) return wanted;
+  return METRICS.tokens.read(total) > 0 ? 'tokens' : 'requests';
 }
 
 type NameOf = (value: string) => string;
@@ -143,7 +160,8 @@ function DailyChart({ report, metric, nameOf }: DailyChartProps) {
   const { data, from, to, group_by: group } = report;
   const { label, read, text } = METRICS[metric];
   const axis: string[] = [];
-  for (let at = Date.parse(from); at <= Date.parse(to); at += DAY_MS) axis.push(dayText(at));
+  for (let at = Date.parse(from); at <= Date.parse(to); at += DAY_MS)
+    axis.push(new Date(at).toISOString().slice(0, 10));
   if (data.length === 0) return null;
   const sums = new Map<string, number>();
   for (const row of data) {
@@ -190,7 +208,10 @@ function Report({ report, before, nameOf, chart }: ReportProps) {
         ))}
       </dl>
       <p className="quiet more">
-        {from} to {to}, days in UTC; compared with as many days before.
+        <span title={`Days in ${TIME_ZONE}`}>
+          {from} to {to}
+        </span>
+        ; compared with as many days before.
       </p>
       {chart}
       {data.length === 0 ? (

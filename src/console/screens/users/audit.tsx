@@ -1,8 +1,8 @@
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import type { AuditQuery } from '../../../accounts/contract/administration.ts';
 import { type AuditPage, listAudit } from '../../data/administration.ts';
-import { ErrorBox, More, useFilters } from '../../parts/parts.tsx';
-import { TIME_ZONE, visible } from '../../parts/text.ts';
+import { ErrorBox, Moment, More, useFilters } from '../../parts/parts.tsx';
+import { visible } from '../../parts/text.ts';
 
 const FILTERS = [
   { name: 'event', label: 'Event', placeholder: 'login.failed' },
@@ -31,7 +31,6 @@ export default function Audit() {
     <>
       <header className="bar">
         <h1>Audit</h1>
-        <span className="quiet">Times are in {TIME_ZONE}</span>
         <search className="filter-fields">
           {FILTERS.map(({ name, label, placeholder }) => (
             <label key={name}>
@@ -82,7 +81,9 @@ function Table({ entries, onFilter }: TableProps) {
           {entries.map(({ id, at, event, actor, subject, address, requestId, details }) => (
             <tr key={id}>
               <td>{filtering('event', event)}</td>
-              <td title={requestId === '' ? undefined : `request ${requestId}`}>{new Date(at).toLocaleString()}</td>
+              <td title={requestId === '' ? undefined : `request ${requestId}`}>
+                <Moment at={at} />
+              </td>
               <td data-name="Who">{filtering('actor', actor)}</td>
               <td data-name="Whom">{filtering('subject', subject)}</td>
               <td data-name="Address">{filtering('address', address)}</td>
