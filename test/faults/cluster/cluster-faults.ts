@@ -16,7 +16,9 @@ import { checkTurn, type FollowedTurn, type Pace, readTurn } from './followed-tu
 import { startInstances } from './instances.ts';
 import { readJob } from './other-work.ts';
 
-const INSTANCES = 3;
+/** By the seed: 1 plays with three, 6 with eight. */
+const MIN_INSTANCES = 3;
+const MAX_INSTANCES = 8;
 /** Turns, and as many streamed answers, and a third as many jobs, unless it is said. */
 const USUAL_LOAD = 6;
 /** After all of them run, turns last at least so long, and up to so much more. */
@@ -37,9 +39,9 @@ const MAX_SAID = 5;
 /** Others take an instance that was frozen for less than this for alive. */
 const DEAD_AFTER_MS = 8_000;
 
-type Fault = 'none' | 'clock' | 'kill' | 'freeze' | 'outage' | 'restart';
+type Fault = 'none' | 'clock' | 'kill' | 'freeze' | 'outage' | 'alone' | 'unreachable' | 'restart';
 /** From `clock` on one instance has a wrong clock, until all are restarted. */
-const FAULTS: readonly Fault[] = ['none', 'clock', 'kill', 'freeze', 'outage', 'restart'];
+const FAULTS: readonly Fault[] = ['none', 'clock', 'kill', 'freeze', 'outage', 'alone', 'unreachable', 'restart'];
 
 /** What a fault has done. */
 interface Broken {
@@ -50,15 +52,16 @@ interface Broken {
 
 /**
  * In each cycle jobs, turns and streamed answers are begun behind HAProxy. When all of them run, an instance gets a wrong clock, one is
- * killed, one is frozen, or the database is away; or all instances are restarted one after the other, each while all of that runs. A
+ * killed, one is frozen, the database is away, one is cut off from the database or from the others; or all instances are restarted one after the other, each while all of that runs. A
  * third of the turns is cancelled. Clients do what docs/several-machines.md says: each gets the result of its turn, which is the stored
  * one; only the turns, jobs and answers of an instance that was lost may fail; no number is used twice; followers get everything.
  */
 export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOAD, say }): Promise<FaultReport> => {
   const random = seededRandom(seed);
+  const instances = MIN_INSTANCES + (Math.max(0, seed - 1) % (MAX_INSTANCES - MIN_INSTANCES + 1));
   const scope = createScope();
   const violations: string[] = [];
-  const counts: Record<Fault, number> = { none: 0, clock: 0, kill: 0, freeze: 0, outage: 0, restart: 0 };
+  const counts = Object.fromEntries(FAULTS.map((fault) => [fault, 0])) as Record<Fault, number>;
   const cancelMs: number[] = [];
   const foundMs: number[] = [];
   const amounts: Amounts = { turns: load, streams: load, jobs: Math.ceil(load / 3) };
@@ -79,7 +82,7 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
   try {
     // Two of them can run all jobs.
     const settings = { TRESTLE_JOBS_MAX_RUNNING: String(Math.max(4, Math.ceil(amounts.jobs / 2))) };
-    const { url, server, programs, kill, restart } = await startInstances(scope, INSTANCES, settings);
+    const { url, server, programs, links, kill, restart } = await startInstances(scope, instances, settings, true);
 
     async function breakSomething(fault: Fault, index: number): Promise<Broken> {
       const program = programs[index] as RunningProgram;
@@ -98,6 +101,14 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
           await server.pause();
           await sleep(1000 + random() * 14_000);
           await server.start();
+          break;
+        case 'alone': {
+          const awayMs = 1000 + random() * 29_000;
+          await links[index]?.toDatabase.breakFor(awayMs, random() < 0.5 ? 'silent' : 'refused');
+          return { isLost: awayMs > DEAD_AFTER_MS - 3000 };
+        }
+        case 'unreachable':
+          await links[index]?.fromOthers.breakFor(1000 + random() * 19_000, random() < 0.5 ? 'silent' : 'refused');
           break;
         case 'clock':
           await restart(index, (random() < 0.5 ? -1 : 1) * CLOCK_MS);
@@ -180,7 +191,7 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
     for (let cycle = 1; cycle <= cycles; cycle += 1) {
       const fault = FAULTS[(cycle - 1) % FAULTS.length] as Fault;
       counts[fault] += 1;
-      if (fault !== 'restart') await play(fault, String(cycle), Math.floor(random() * INSTANCES));
+      if (fault !== 'restart') await play(fault, String(cycle), Math.floor(random() * instances));
       else for (const index of programs.keys()) await play(fault, `${cycle}-${index}`, index);
       say(`${cycle} of ${cycles} cycles (${fault}), ${violations.length} violations`);
     }
@@ -195,7 +206,8 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
   return {
     violations,
     figures: [
-      countFigure('turns on three instances', turnsSeen),
+      countFigure('instances', instances),
+      countFigure('turns', turnsSeen),
       countFigure('turns that ended with their instance', interrupted),
       countFigure('calls for turns that were made again', repeats),
       countFigure('jobs', jobsSeen),

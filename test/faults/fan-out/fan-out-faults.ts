@@ -1,6 +1,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
 import { createScope } from '../../kit/create-scope.ts';
 import { until } from '../../kit/until.ts';
 import { beginTurn, type Pace, readTurn } from '../cluster/followed-turn.ts';
@@ -39,6 +40,7 @@ export const fanOutFaults: FaultSuite = async ({ cycles, load = USUAL_SOCKETS, s
   const scope = createScope();
   const violations: string[] = [];
   const foundMs: number[] = [];
+  const settledMs: number[] = [];
   const sessions = Math.ceil(load / FOLLOWERS);
   let followed = 0;
   let again = 0;
@@ -66,13 +68,15 @@ export const fanOutFaults: FaultSuite = async ({ cycles, load = USUAL_SOCKETS, s
       say(`${load} sockets follow them, and each has got something`);
       const killedAt = performance.now();
       const restarted = instances.kill(owner);
+      const ends = await watchEnds(instances.server.url, `fan-${cycle}-`, sessions);
+      foundMs.push(ends.firstAt - killedAt);
+      settledMs.push(ends.lastAt - killedAt);
       const stored = await inBatches(sessions, async (index) => {
         const sessionId = names[index] ?? '';
         const ended = await until(`the end of ${sessionId}`, () => endedTurn(other, sessionId), PATIENCE_MS);
         if (ended.wrong !== undefined) violations.push(ended.wrong);
         return ended.seqs;
       });
-      foundMs.push(performance.now() - killedAt);
       say('all turns have a stored end');
       await restarted;
       const compared = await client.ask({ kind: 'compare', stored, patienceMs: PATIENCE_MS });
@@ -94,11 +98,35 @@ export const fanOutFaults: FaultSuite = async ({ cycles, load = USUAL_SOCKETS, s
       countFigure('sessions whose instance was killed', cycles * sessions),
       countFigure('connections that were opened again', again),
       countFigure('updates that followers got', updates),
-      longestFigure('from kill to the last stored end', foundMs, FOUND_MS),
+      longestFigure('from kill to the first stored end', foundMs, FOUND_MS),
+      longestFigure('from kill to the last stored end', settledMs),
       neverFigure('violations', violations.length),
     ],
   };
 };
+
+/** When the first and the last of the turns was ended in the store, which is asked itself: instances have enough to do. */
+async function watchEnds(url: string, prefix: string, turns: number) {
+  const client = new pg.Client(url);
+  await client.connect();
+  const ended = async () => {
+    const sql = 'select count(*) from bridge.turns where ended_at is not null and session_key in';
+    const result = await client.query(`${sql} (select key from bridge.sessions where session_id like $1)`, [
+      `${prefix}%`,
+    ]);
+    await sleep(LOOK_EVERY_MS / 5);
+    return Number(result.rows[0]?.count);
+  };
+  const since = async (count: number) => {
+    await until(`${count} stored ends`, async () => (await ended()) >= count, PATIENCE_MS);
+    return performance.now();
+  };
+  try {
+    return { firstAt: await since(1), lastAt: await since(turns) };
+  } finally {
+    await client.end();
+  }
+}
 
 /** Undefined while the turn runs, or cannot be read. */
 async function endedTurn(url: string, sessionId: string) {
