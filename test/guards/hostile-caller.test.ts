@@ -110,6 +110,21 @@ test('DC-5: a hostile caller that never ends its calls gets a part of the connec
   };
   assert.equal(board.begin(targetOf('a'), 1, { caller: 'good', isSole: false }).waitMs, undefined);
   assert.equal(board.order(plan).length, 1);
+  // A third one, after a second that takes all it gets.
+  for (let count = 0; count < 10_000; count += 1) board.begin(targetOf('a'), 1, { caller: 'greedy', isSole: true });
+  assert.equal(board.begin(targetOf('a'), 1, { caller: 'late', isSole: false }).waitMs, undefined);
+});
+
+test('a caller alone has two thousand calls at one API at the same time, and room again for each that ends', () => {
+  const board = createTargetBoard({ clock: createFakeClock(), onCircuit: () => undefined });
+  const begin = (apiId: string) => board.begin({ ...targetOf('a'), apiId }, 1, { caller: 'app', isSole: true });
+  const leases = Array.from({ length: 2_000 }, () => begin('one'));
+  assert.ok(leases.every(({ waitMs }) => waitMs === undefined));
+  while (begin('one').waitMs === undefined);
+  assert.equal(begin('other').waitMs, undefined, 'each API has connections of its own');
+  const [first] = leases;
+  if (first?.waitMs === undefined) first?.end('ok', 0);
+  assert.deepEqual([begin('one').waitMs, typeof begin('one').waitMs], [undefined, 'number']);
 });
 
 test('two callers with as many failures take a target out only if it fails without either of them, no matter which called first', () => {

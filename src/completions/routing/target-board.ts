@@ -92,8 +92,8 @@ const MAX_RECORDS = 2000;
 /** Where several callers used a target within this time, each of them gets half of its limits at most. */
 const SHARED_MS = 10 * 60_000;
 const MAX_SHARES = 1000;
-/** How many calls of one caller one API gets at the same time: an eighth of the connections of its pool. */
-const MAX_CALLS_OF_CALLER = 512;
+/** How many calls one API gets at the same time: each has a connection for itself. */
+export const MAX_CALLS_OF_API = 4096;
 const BUSY_WAIT_MS = 1000;
 /** How much the last call counts in the moving average. */
 const LAST_WEIGHT = 0.2;
@@ -107,8 +107,21 @@ export function createTargetBoard(options: TargetBoardOptions): TargetBoard {
   const turns = new WeakMap<Target, number>();
   /** The limits of keys, by API and key. As many as the settings have. */
   const keys = new Map<string, Limited>();
-  /** How many calls are under way, by API and caller. Names of both are known only while they are. */
+  /** How many calls are under way, by API, and by API and caller. Names of both are known only while they are. */
   const callsOf = new Map<string, number>();
+
+  /**
+   * A caller may have as many calls as there is room for others: one alone gets half of all connections, and each of several the
+   * same part, with one such part left for the next that comes.
+   */
+  const hasRoom = (apiId: string, place: string) =>
+    (callsOf.get(place) ?? 0) < MAX_CALLS_OF_API - (callsOf.get(apiId) ?? 0);
+
+  function countCall(key: string, change: 1 | -1): void {
+    const count = (callsOf.get(key) ?? 0) + change;
+    if (count > 0) callsOf.set(key, count);
+    else callsOf.delete(key);
+  }
 
   function recordOf(target: Target): TargetRecord {
     const known = records.get(target.id);
@@ -271,14 +284,13 @@ export function createTargetBoard(options: TargetBoardOptions): TargetBoard {
       const record = recordOf(target);
       const { circuit } = record;
       const place = `${target.apiId}\n${caller}`;
-      const underWay = callsOf.get(place) ?? 0;
       const ofTarget = within(record.limited, caller, tokens);
       const ofKey = within(limitedKey(target), caller, tokens);
       const waitMs = Math.max(
         isSole ? 0 : circuit.waitMs(),
         ofTarget?.waitMs() ?? 0,
         ofKey?.waitMs() ?? 0,
-        underWay >= MAX_CALLS_OF_CALLER ? BUSY_WAIT_MS : 0,
+        hasRoom(target.apiId, place) ? 0 : BUSY_WAIT_MS,
       );
       if (waitMs > 0) {
         taken?.undo();
@@ -290,7 +302,8 @@ export function createTargetBoard(options: TargetBoardOptions): TargetBoard {
       ofTarget?.take();
       ofKey?.take();
       record.inFlight += 1;
-      callsOf.set(place, underWay + 1);
+      countCall(target.apiId, 1);
+      countCall(place, 1);
       return {
         answered() {
           if (isProbe) circuit.answered();
@@ -299,9 +312,8 @@ export function createTargetBoard(options: TargetBoardOptions): TargetBoard {
         },
         end(result, used) {
           record.inFlight -= 1;
-          const left = (callsOf.get(place) ?? 1) - 1;
-          if (left === 0) callsOf.delete(place);
-          else callsOf.set(place, left);
+          countCall(target.apiId, -1);
+          countCall(place, -1);
           if (used !== undefined) {
             ofTarget?.correct(used);
             ofKey?.correct(used);

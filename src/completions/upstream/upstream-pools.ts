@@ -3,6 +3,7 @@ import type { LookupFunction, Socket } from 'node:net';
 import type { EnvHttpProxyAgent, Pool } from 'undici';
 import { classifyAddress, classifyHost, isMetadataName } from '../../platform/network-address/classify-address.ts';
 import { type OutgoingProxy, proxyOptions } from '../../platform/network-address/outgoing-proxy.ts';
+import { MAX_CALLS_OF_API } from '../routing/target-board.ts';
 import { upstreamError } from '../routing/upstream-failure.ts';
 
 /** The part of a pool that calls need. */
@@ -16,8 +17,6 @@ export interface UpstreamPools {
   close(): Promise<void>;
 }
 
-/** A stream takes a connection for itself: this bounds the calls that one upstream gets at the same time. */
-const CONNECTIONS_PER_POOL = 4096;
 const KEEP_ALIVE_MS = 30_000;
 /** What a connection reads at a time, and ahead while nobody takes it; TLS has the same limit by itself. */
 const READ_BYTES = 16 * 1024;
@@ -54,7 +53,7 @@ export function createUpstreamPools(lookUp: LookupFunction = lookup, proxy?: Out
     if (!URL.canParse(origin)) throw upstreamError('its address is not a URL');
     refuseMetadata(new URL(origin).hostname);
     const settings = {
-      connections: CONNECTIONS_PER_POOL,
+      connections: MAX_CALLS_OF_API,
       pipelining: 1,
       allowH2: false,
       headersTimeout: NO_TIMEOUT,
