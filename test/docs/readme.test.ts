@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
@@ -86,3 +86,28 @@ test('the README leads to the tour, the examples and the documents', () => {
     assert.ok(readme.includes(`](${link})`), link);
   }
 });
+
+test('the folders and files of the table of folders are there, and none of the sources is missing', () => {
+  const rows = [...readme.matchAll(/^\| (`[^|]+`) \| ([^|]+) \|$/gm)].map(([, folders = '', within = '']) => ({
+    folders: named(folders),
+    within: named(within),
+  }));
+  const tops = rows.flatMap(({ folders }) => folders);
+  assert.ok(tops.includes('src/bridge/'));
+  for (const { folders, within } of rows) {
+    for (const folder of folders) assert.ok(existsSync(new URL(`../../${folder}`, import.meta.url)), folder);
+    const [folder = ''] = folders;
+    for (const name of folders.length === 1 ? within : []) {
+      assert.ok(existsSync(new URL(`../../${folder}${name}`, import.meta.url)), `${folder}${name}`);
+    }
+  }
+  for (const entry of readdirSync(new URL('../../src/', import.meta.url), { withFileTypes: true })) {
+    const path = entry.isDirectory() ? `src/${entry.name}/` : `src/${entry.name}`;
+    assert.ok(tops.includes(path), `${path} is not in the table of the README`);
+  }
+});
+
+/** The files and folders that a cell names. */
+function named(cell: string): readonly string[] {
+  return [...cell.matchAll(/`([\w./-]+(?:\/|\.ts))`/g)].map((match) => match[1] ?? '');
+}
