@@ -57,7 +57,8 @@ export async function driveThroughBridge(
     seen.pieces += 1;
   });
   const session = { sessionId: 'bench' };
-  await bridge.call('session.start', { ...session, taskPrompt: 'echo ready' });
+  const begun = await bridge.call('session.start', { ...session, taskPrompt: 'echo ready' });
+  if (begun.status !== 'completed') throw new Error(`the session did not start: ${String(begun.error)}`);
   const drive: DriveTurn = async (taskPrompt) => {
     seen = { pieces: 0, firstAt: 0 };
     const { status, error } = await bridge.call('session.message', { ...session, taskPrompt });

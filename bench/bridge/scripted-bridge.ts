@@ -22,6 +22,8 @@ export async function startScriptedBridge(
   await writeFile(
     config,
     JSON.stringify({
+      // What it is measured against runs without one, too.
+      bridge: { sandbox: 'off' },
       agents: { catalog: [AGENT_ID], default: AGENT_ID, custom: [{ id: AGENT_ID, ...SCRIPTED_AGENT }] },
     }),
   );

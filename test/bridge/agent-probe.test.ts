@@ -74,6 +74,23 @@ test('DU-17: a program that is not on the path is not installed, and the status 
   }
 });
 
+test('a program that ends says why in its own words, and a file that is there and was not found is hidden by the sandbox', async (t) => {
+  const says = (path: string) =>
+    `printf 'node:internal/modules:1\n  throw err;\n\nError: Cannot find module "%s"\n    at main (x.js:1)\n' "${path}" >&2; exit 1`;
+  const { probe, command } = await probeProgram(t, says('$0'));
+  assert.deepEqual(await probe.look(never), {
+    status: `failed: "agent" ended with exit code 1: Error: Cannot find module "${command}"`,
+    version: '',
+    advice: `the sandbox does not show ${command}: name its folder in bridge.sandbox_read_paths`,
+  });
+  const missing = await probeProgram(t, says('/no/such/file.js'));
+  const { status, advice } = await missing.probe.look(never);
+  assert.deepEqual(
+    [status, advice],
+    ['failed: "agent" ended with exit code 1: Error: Cannot find module "/no/such/file.js"', undefined],
+  );
+});
+
 test('DB-13: the version is the one that the agent gives itself, not that of the program which runs it', async (t) => {
   const acp = await probeProgram(t, runs('acp'));
   assert.deepEqual(await acp.probe.look(never), { status: 'ok', version: '1.2.3' });

@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises';
+import { basename } from 'node:path';
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import { type Clock, onAbort, withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
@@ -106,9 +107,15 @@ export function createProgramProbe({ id, place, effects, connect, clock }: Progr
     const onAbort = () => timeUp.resolve('late');
     signal.addEventListener('abort', onAbort, { once: true });
     if (signal.aborted) onAbort();
-    const exited = process.exited.then(({ code, stderrTail }) => {
-      const words = stderrTail === '' ? '' : `: ${stderrTail}`;
-      return failed(`"${place.command}" ended with exit code ${code}${words}`);
+    const exited = process.exited.then(async ({ code, stderrTail }) => {
+      const words = tellingWords(stderrTail);
+      const hidden = await hiddenFile(words);
+      return {
+        ...failed(`"${basename(place.command)}" ended with exit code ${code}${words === '' ? '' : `: ${words}`}`),
+        ...(hidden !== undefined && {
+          advice: `the sandbox does not show ${hidden}: name its folder in bridge.sandbox_read_paths`,
+        }),
+      };
     });
     try {
       const met = introduce(process).catch(async (error: unknown) => {
@@ -140,8 +147,26 @@ export function createProgramProbe({ id, place, effects, connect, clock }: Progr
   };
 }
 
+const MAX_REASON_LENGTH = 200;
+
 function failed(why: string): ProbeResult {
-  return { status: `failed: ${why.replaceAll(/\s+/g, ' ').slice(0, 80)}`, version: '' };
+  return { status: `failed: ${why.replaceAll(/\s+/g, ' ').slice(0, MAX_REASON_LENGTH)}`, version: '' };
+}
+
+/** What a program said before it ended: the line with the error, which programs put between others, or everything. */
+function tellingWords(said: string): string {
+  const lines = said.split('\n').map((line) => line.trim());
+  return (
+    lines.find((line) => /^(?:\w*Error\b|error:|fatal:)|: (?:No such file|can't open file|cannot open)/i.test(line)) ??
+    said
+  );
+}
+
+/** A file that a program did not find though it is there: the sandbox does not show it. */
+async function hiddenFile(words: string): Promise<string | undefined> {
+  if (!/cannot find|can't open|cannot open|no such file|ENOENT/i.test(words)) return undefined;
+  const [path] = /\/[^\s'":,]+/.exec(words) ?? [];
+  return path !== undefined && (await stat(path).catch(() => undefined)) !== undefined ? path : undefined;
 }
 
 /** A remote agent is another program of ours: its listener answers `/healthz`. */
