@@ -51,6 +51,25 @@ async function updatesOf(program: RunningProgram, sessionId: string): Promise<re
   return updates as readonly Row[];
 }
 
+/** Follows a session on one instance; answers with the text of what came, by number. */
+async function follow(t: TestContext, program: RunningProgram, sessionId: string): Promise<Map<number, string>> {
+  const seen = new Map<number, string>();
+  const socket = new WebSocket(`${program.url.replace('http', 'ws')}/acp?sessionId=${sessionId}&afterSeq=0`);
+  socket.addEventListener('message', ({ data }) => {
+    const { method, params } = JSON.parse(String(data)) as {
+      method?: string;
+      params?: { seq: number; delta?: string };
+    };
+    if (method === 'session.update' && params !== undefined) seen.set(params.seq, JSON.stringify(params));
+  });
+  t.after(() => socket.close());
+  await new Promise((resolve, reject) => {
+    socket.addEventListener('open', resolve);
+    socket.addEventListener('error', reject);
+  });
+  return seen;
+}
+
 async function startBoth(t: TestContext, second: ProgramOptions = {}) {
   const postgres = await startPostgres();
   t.after(() => postgres.stop());
@@ -71,6 +90,8 @@ test('DS-1: an instance that was frozen overwrites nothing, and reports what the
   const { one, other } = await startBoth(t);
   const reported = slowTurn(one, 'frozen', 400, 50);
   await until('updates of the turn', async () => (await updatesOf(other, 'frozen')).length > 5, PATIENCE_MS);
+  const seen = await follow(t, one, 'frozen');
+  await until('updates at the follower', () => seen.size > 5, PATIENCE_MS);
   const thaw = freeze(t, one);
   const ended = await until(
     'the end of the turn',
@@ -89,6 +110,12 @@ test('DS-1: an instance that was frozen overwrites nothing, and reports what the
   assert.equal(ended.status, 'failed');
   // What it wrote late would be there by now: what it has reported was read from the store afterwards.
   assert.deepEqual(await updatesOf(other, 'frozen'), stored);
+  await until('the follower to have all', () => stored.every(({ seq }) => seen.has(Number(seq))), PATIENCE_MS);
+  assert.deepEqual(
+    [...seen.keys()].toSorted((one, two) => one - two),
+    stored.map(({ seq }) => seq),
+    'its own client saw nothing that is not stored',
+  );
   assert.deepEqual((await turnsOf(other, 'frozen')).map(({ status }) => status).toSorted(), ['completed', 'failed']);
   const again = (await call(one, 'session.start', { sessionId: 'frozen', taskPrompt: 'third', routing: BUILTIN })) as {
     readonly result?: Row;

@@ -222,15 +222,23 @@ const isMissed = () => true;
 
 /**
  * Tells whether this bridge surely still has what runs here: its lease is held, and `check` has found out what others took
- * while it was not. `check` never rejects.
+ * while it was not. `check` never rejects; `look` is called whenever the bridge may have become sure again.
  */
-export function watchLosses(lease: Pick<Lease, 'isHeld' | 'onBeat'>, check: () => Promise<unknown>): () => boolean {
+export function watchLosses(
+  lease: Pick<Lease, 'isHeld' | 'onBeat'>,
+  check: () => Promise<unknown>,
+  look: () => void,
+): () => boolean {
   let checks = 0;
   lease.onBeat((wasLost) => {
-    if (!wasLost) return;
+    if (!wasLost) {
+      look();
+      return;
+    }
     checks += 1;
     void check().then(() => {
       checks -= 1;
+      look();
     });
   });
   return () => lease.isHeld() && checks === 0;

@@ -127,10 +127,11 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     insertChunks: updates.insert,
     onLost: (count) => logger.error({ count }, 'updates of sessions could not be stored'),
   });
-  lease.onBeat(() => log.look());
-  // An agent that says nothing writes nothing, and would never find out that its session was taken.
-  const isSure = watchLosses(lease, () =>
-    Promise.all([...table.all()].map(({ key, turns: own }) => own.length > 0 && log.storeOwn(key, []))),
+  const isSure = watchLosses(
+    lease,
+    // An agent that says nothing writes nothing, and would never find out that its session was taken.
+    () => Promise.all([...table.all()].map(({ key, turns: own }) => own.length > 0 && log.storeOwn(key, []))),
+    log.look,
   );
   lease.onOutage(() => {
     const turnsAtWork = [...table.all()].flatMap(({ turns: own }) => own);
@@ -255,7 +256,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   /** A session that another bridge has taken is stopped here, and its clients get what is stored. */
   function createFence(): SessionFence {
     return {
-      mayShow: lease.isHeld,
+      mayShow: () => isSure(),
       statement(key) {
         const session = table.byKey(key);
         // One that is being closed counts as closed before that is stored.
