@@ -30,10 +30,15 @@ COUNT model APIs are known out of the box. A model is called as \`<api>/<the API
 \`openai/gpt-4o-mini\` or \`openrouter/meta-llama/llama-3.3-70b-instruct\`, or by an alias of your own. \`demo/echo\` is
 always there.
 
-\`\`\`
+\`\`\`sh
 export GROQ_API_KEY=...            # the API is usable as soon as its key is there
 trestle models                     # what can be called now
 trestle models --all               # what the other APIs lack
+\`\`\`
+
+One short call shows whether the key works:
+
+\`\`\`sh
 trestle models test groq/llama-3.3-70b-versatile
 \`\`\`
 

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { access, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { freePort } from './free-port.ts';
+import { printedBlock } from './printed-blocks.ts';
 import { type Scope, temporaryFolder } from './running-program.ts';
 import { until } from './until.ts';
 
@@ -16,7 +17,7 @@ export async function startHaproxy(
   const program = await installedProgram('haproxy', PLACES);
   const port = await freePort();
   const file = join(await temporaryFolder(scope), 'haproxy.cfg');
-  await writeFile(file, configuration(port, ports));
+  await writeFile(file, configuration(port, ports, await printedBlock('docs/several-machines.md', 'option httpchk')));
   const child = spawn(program, ['-db', '-f', file], { stdio: ['ignore', 'ignore', 'pipe'] });
   let errors = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -51,7 +52,8 @@ export async function ended(child: ChildProcess): Promise<void> {
   await exit;
 }
 
-function configuration(port: number, ports: readonly number[]): string {
+/** `checks` are the lines of the document that say when an instance is taken out. */
+function configuration(port: number, ports: readonly number[], checks: string): string {
   return `global
   log stderr format raw daemon notice
 defaults
@@ -62,12 +64,7 @@ defaults
   timeout client 1h
   timeout server 1h
   timeout tunnel 1h
-  timeout check 10s
-  retries 3
-  option redispatch 1
-  option httpchk
-  http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host localhost
-  default-server check inter 1s fall 2 rise 1
+${checks.replaceAll(/^/gm, '  ').trimEnd()}
 frontend trestle
   bind 127.0.0.1:${port}
   default_backend instances

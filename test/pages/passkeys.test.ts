@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { freePort } from '../kit/free-port.ts';
+import { printedBlock } from '../kit/printed-blocks.ts';
 import { startProgram } from '../kit/running-program.ts';
 import { addAuthenticator, PASSWORD } from './logged-in.ts';
 import { openPage } from './open-page.ts';
@@ -63,4 +64,20 @@ test('in a real browser a passkey is added, logs in by itself, and is the second
   assert.deepEqual(half.body.mfaMethods, ['totp', 'passkey']);
   const whole = await run(`usePasskey({ mfa_ticket: '${String(half.body.mfa_ticket)}' })`);
   assert.equal(whole.status, 200, JSON.stringify(whole.body));
+});
+
+test('the page with passkeys of docs/accounts.md adds one and logs in with it, as printed', async (t) => {
+  const program = await startProgram(t, { args: ['--listen', `127.0.0.1:${await freePort()}`] });
+  const link = new URL(String(program.summary.firstAdmin));
+  link.hostname = 'localhost';
+  const { page } = await openPage(t, link.href);
+  await addAuthenticator(page);
+  await page.evaluate(STEPS);
+  const person = { name: 'Ada', email: 'ada@example.com', password: PASSWORD };
+  await page.evaluate(`send('setup', ${JSON.stringify({ ...person, token: link.hash.slice(1) })})`);
+  await page.evaluate(`send('login', ${JSON.stringify({ identifier: person.email, password: PASSWORD })})`);
+  const block = await printedBlock('docs/accounts.md', '<script');
+  const code = /<script type="module">\n(.*)<\/script>/s.exec(block)?.[1] ?? '';
+  const login = (await page.evaluate(`(async () => { ${code}; return login; })()`)) as { user?: { email: string } };
+  assert.equal(login.user?.email, person.email, JSON.stringify(login));
 });
