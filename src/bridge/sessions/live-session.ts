@@ -170,15 +170,15 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
  */
 export function createSessionOrder() {
   /** By session, what the next call about it has to wait for. */
-  const admissions = new Map<string, Promise<void>>();
+  const waitedFor = new Map<string, Promise<void>>();
   return <Result>(name: string, decide: () => Promise<Result>): Promise<Result> => {
-    const before = admissions.get(name);
+    const before = waitedFor.get(name);
     const decided = before === undefined ? decide() : before.then(decide);
     const ignore = () => undefined;
     const over = decided.then(ignore, ignore).then(() => {
-      if (admissions.get(name) === over) admissions.delete(name);
+      if (waitedFor.get(name) === over) waitedFor.delete(name);
     });
-    admissions.set(name, over);
+    waitedFor.set(name, over);
     return decided;
   };
 }

@@ -169,7 +169,7 @@ async function askAll(options: ReadinessOptions, failingSince: Map<string, numbe
   return { ready, checks: Object.fromEntries(results) };
 }
 
-interface AdmissionOptions {
+interface RequestCheckOptions {
   readonly headerCount: number;
   readonly checkHost: HostCheck;
   isDraining(): boolean;
@@ -178,9 +178,9 @@ interface AdmissionOptions {
 }
 
 /** What is asked of every request before it is even routed, WebSocket upgrades included. */
-export type Admission = (state: RequestState) => AppError | undefined;
+export type RequestCheck = (state: RequestState) => AppError | undefined;
 
-export function createAdmission(options: AdmissionOptions): Admission {
+export function createRequestCheck(options: RequestCheckOptions): RequestCheck {
   const { headerCount, checkHost, isDraining, servedLast } = options;
   const isServed = (path: string) =>
     probePaths.has(path) || servedLast.some((last) => path === last || path.startsWith(`${last}/`));

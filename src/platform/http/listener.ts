@@ -6,7 +6,7 @@ import type { LogFields } from '../log/logger.ts';
 import { createAddressMatcher, type ListenAddress } from '../network-address/ip-address.ts';
 import { afterReads, Bag } from '../queue/after-reads.ts';
 import type { Runtime } from '../runtime/runtime.ts';
-import { createAdmission, createCommonSurface, createReadiness, type ReadinessCheck } from './common-routes.ts';
+import { createCommonSurface, createReadiness, createRequestCheck, type ReadinessCheck } from './common-routes.ts';
 import { preflightRoutes } from './cross-origin.ts';
 import type { HttpMetrics, RouteMeter } from './http-metrics.ts';
 import {
@@ -225,7 +225,7 @@ export function createListener(options: ListenerOptions): Listener {
   const refuse = createRefuser({ surfaceFor, clock, logger, lingerMs: limits.lingerMs, isDraining: isLeaving });
   const checkHost = createHostCheck({ boundHost: address.host, insecure, allowedHosts, isOpen });
   const servedLast = surfaces.flatMap((surface) => surface.servedLast ?? []);
-  const admit = createAdmission({ headerCount: limits.headerCount, checkHost, isDraining, servedLast });
+  const admit = createRequestCheck({ headerCount: limits.headerCount, checkHost, isDraining, servedLast });
   const webSockets = createWebSockets({ surfaces, limits, metrics, clock, logger, refuse, admit, isLeaving });
   const rows = surfaces.flatMap((surface) =>
     [...surface.routes, ...withoutUpgrade(surface), ...preflightRoutes(surface)].map((route) =>

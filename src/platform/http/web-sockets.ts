@@ -4,7 +4,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { pause } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 import type { Runtime } from '../runtime/runtime.ts';
-import type { Admission } from './common-routes.ts';
+import type { RequestCheck } from './common-routes.ts';
 import type { HttpMetrics } from './http-metrics.ts';
 import type { ListenerLimits } from './http-server.ts';
 import type { RefuseRequest } from './refusal.ts';
@@ -29,7 +29,7 @@ export interface WebSocketsOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly limits: ListenerLimits;
   readonly metrics: HttpMetrics;
   readonly refuse: RefuseRequest;
-  readonly admit: Admission;
+  readonly admit: RequestCheck;
   isLeaving(): boolean;
 }
 
