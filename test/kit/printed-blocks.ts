@@ -51,7 +51,7 @@ export const LISTED: readonly (readonly [document: string, part: string, reason:
   ],
   ['docs/clients.md', '\nclaude\n', 'needs a terminal program that is not part of Trestle'],
   ['docs/clients.md', 'qwen --auth-type openai', 'needs a terminal program that is not part of Trestle'],
-  ['docs/command-line.md', '', 'help texts: test/docs/written-documents.test.ts compares them with the program'],
+  ['docs/command-line.md', '', 'help texts: test/docs compares them with the program, and has it take their examples'],
   ['docs/models.md', 'trestle models test groq/', 'needs a key of a model API'],
   ['docs/run-modes.md', 'trestle adapter opencode --listen 10.0.0.7', 'needs a second machine'],
   ['docs/several-machines.md', 'option httpchk', 'every HAProxy of test/kit/real-haproxy.ts is configured with it'],
