@@ -11,6 +11,7 @@ import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-links
 import type { Attachments } from '../attachments/create-attachments.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { MAIN } from '../principal.ts';
+import { SETTLE_MS, type SessionsOptions } from '../sessions/create-sessions.ts';
 import type { BridgeGroups } from '../settings.ts';
 import type { BridgeSchema } from '../storage/bridge-schema.ts';
 import { createSessionRouteStore } from '../storage/instance-and-route-stores.ts';
@@ -65,6 +66,8 @@ export interface ForwardingOptions extends Pick<Runtime, 'clock' | 'logger'> {
   /** Tells other nodes who the caller is. Undefined: calls carry no person. */
   readonly personTokens?: PersonTokens | undefined;
   readonly lookup?: LookupFunction | undefined;
+  /** How long forwarded calls may go on during a drain, as turns may. Undefined: 25 seconds. */
+  readonly settleMs?: SessionsOptions['settleMs'];
   readonly limits?: Partial<ForwardingLimits> | undefined;
 }
 
@@ -88,8 +91,6 @@ const LIMITS: ForwardingLimits = {
 const PROBE_HEADERS_MS = 5_000;
 /** For the jobs of one node, in a list that has those of others too. */
 const REPORT_HEADERS_MS = 10_000;
-/** Of the 30 seconds that a drain takes. */
-const SETTLE_MS = 25_000;
 const NEW_WORK: ReadonlySet<string> = new Set(['session.start', 'session.message', 'app.jobs.submit']);
 const DEFAULT_PATH = '/acp/rpc';
 /** For calls that are not made for a person. */
@@ -344,7 +345,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     },
     async settle() {
       isDraining = true;
-      await withinTime(clock, SETTLE_MS, Promise.all(underWay), () => undefined);
+      await withinTime(clock, options.settleMs?.() ?? SETTLE_MS, Promise.all(underWay), () => undefined);
     },
     async stop() {
       ended.abort();

@@ -109,8 +109,8 @@ const CLEAR_UP_MS = 6_000;
 /** Checkpoints are measured where they are saved. */
 const UNLIMITED = { maxBytes: Number.POSITIVE_INFINITY, maxBytesOfOwner: Number.POSITIVE_INFINITY };
 const MAX_TURNS_OF_THE_PAST = 10_000;
-/** Without several instances a drain takes 30 seconds, and an agent has five to be quiet. */
-const SETTLE_MS = 25_000;
+/** How long turns and forwarded calls may go on: of the 30 seconds of a drain an agent has five to be quiet. */
+export const SETTLE_MS = 25_000;
 
 /** Puts the parts of the session orchestrator together, and ends what an earlier run left open. */
 export async function createSessions(options: SessionsOptions): Promise<Sessions> {

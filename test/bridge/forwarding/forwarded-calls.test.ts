@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { postRpc } from '../../kit/bridge/bridge-client.ts';
 import { call, openClient, stream } from '../../kit/bridge/session-client.ts';
 import { asMain, asReview, everythingTo, startNode, turn } from '../../kit/bridge/start-nodes.ts';
+import { inTime } from '../../kit/in-time.ts';
 import { endless, type TurnScript } from '../../kit/scripted-provider.ts';
 import { until } from '../../kit/until.ts';
 
@@ -234,4 +235,20 @@ test('forwarding: a session that was here before there were rules stays here', a
   await call(a.url, 'session.close', { sessionId: 'old' }, asMain);
   await call(a.url, 'session.start', turn('old'), asMain);
   assert.equal(b.agent.asked.length, 1);
+});
+
+test('forwarding: during a drain a forwarded call gets the time that turns get', async (t) => {
+  const b = await startNode(t, { id: 'b', script: endless });
+  let asked = 0;
+  const settleMs = () => {
+    asked += 1;
+    return 100;
+  };
+  const a = await startNode(t, { id: 'a', peers: { b: b.url }, forwarding: everythingTo('b'), settleMs });
+  const answer = call(a.url, 'session.start', turn('s1'), asMain).catch(() => undefined);
+  await until('the turn to run on the other node', () => b.agent.asked.length === 1);
+  await inTime('the drain', Promise.resolve(a.bridge.surface.settle?.()));
+  assert.equal(asked, 2, 'by the turns, and by the calls that were forwarded');
+  await Promise.all([a.stop(), b.stop()]);
+  await answer;
 });

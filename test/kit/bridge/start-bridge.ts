@@ -61,6 +61,7 @@ export interface BridgeUnderTestOptions {
   readonly installer?: BridgeOptions['installer'];
   readonly logger?: Logger;
   readonly forwarding?: BridgeOptions['forwarding'];
+  readonly settleMs?: BridgeOptions['settleMs'];
   readonly owners?: BridgeOptions['owners'];
   /** Signs its links: 32 bytes of this number; 7 unless given. */
   readonly linkKey?: number | undefined;
@@ -125,6 +126,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
     owners: options.owners,
+    settleMs: options.settleMs,
     ...(options.forwarding !== undefined && { forwarding: options.forwarding }),
   });
   await bridge.probed;

@@ -37,6 +37,7 @@ export interface NodeOptions {
   readonly lookup?: LookupFunction;
   readonly clock?: Clock;
   readonly linkKey?: number;
+  readonly settleMs?: () => number;
 }
 
 /** A bridge of a group, in this process, behind a real listener. */
@@ -61,6 +62,7 @@ export async function startNode(scope: Scope, options: NodeOptions): Promise<Nod
     isGuarded: !isOpen,
     ...(after !== undefined && { after }),
     linkKey: options.linkKey,
+    settleMs: options.settleMs,
     ...(options.clock !== undefined && { clock: options.clock }),
     forwarding: { limits: { ...SHORT_LIMITS, ...options.limits }, lookup: options.lookup },
   });
