@@ -31,9 +31,6 @@ test('every example of the help is one that the program takes', async () => {
     };
     const places = { environment: {}, workingDirectory: '/', homeDirectory: '/' };
     const program = withoutEffect(buildProgram({ ...places, stdout: say, stderr: say, color: false }));
-    await assert.doesNotReject(
-      program.parseAsync(wordsOf(example), { from: 'user' }),
-      `trestle ${example}\n${said}`,
-    );
+    await assert.doesNotReject(program.parseAsync(wordsOf(example), { from: 'user' }), `trestle ${example}\n${said}`);
   }
 });

@@ -38,7 +38,11 @@ export const LISTED: readonly (readonly [document: string, part: string, reason:
   ['ARCHITECTURE.md', 'main -> commands', 'shows how imports run: test/architecture/program.test.ts checks it'],
   ['docs/accounts.md', '<script', 'needs a browser: test/pages/passkeys.test.ts runs it as printed'],
   ['docs/accounts.md', '$ trestle login https', 'needs a person at a browser; the next block is the same without one'],
-  ['docs/agents.md', '[model_providers.local]', 'settings of Codex: test/agents/real-agent.ts gives them to a real one'],
+  [
+    'docs/agents.md',
+    '[model_providers.local]',
+    'settings of Codex: test/agents/real-agent.ts gives them to a real one',
+  ],
   ['docs/builtin-agent.md', 'AGENT_TASKS_MODEL=groq/', 'needs a key of a model API: test/bench plays the tasks'],
   ['docs/clients.md', "from '@ai-sdk/openai-compatible'", 'runs in test/clients, which installs the package'],
   ['docs/clients.md', "from '@langchain/openai'", 'runs in test/clients, which installs the package'],

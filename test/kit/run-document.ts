@@ -102,7 +102,9 @@ export async function runDocument(scope: Scope, { name, page, blocks: all }: Pri
   const blocks = all.filter((block) => !isListed(block));
   const ports = new Map<string, string>();
   for (const port of PORTS) ports.set(port, String(await freePort()));
-  const database = blocks.some(({ text }) => text.includes('--database postgres://')) ? await startPostgres() : undefined;
+  const database = blocks.some(({ text }) => text.includes('--database postgres://'))
+    ? await startPostgres()
+    : undefined;
   scope.after(() => database?.stop());
   const here = (text: string) =>
     text
@@ -128,7 +130,8 @@ export async function runDocument(scope: Scope, { name, page, blocks: all }: Pri
   const flush = async (): Promise<void> => {
     const text = script.splice(0).join('\necho\n');
     if (text === '') return;
-    const setup = /setup#([\w-]+)/.exec(terminal?.output() ?? '')?.[1];
+    const readSetup = () => /setup#([\w-]+)\s/.exec(terminal?.output() ?? '')?.[1];
+    const setup = text.includes('$SETUP') ? await until('the link of the first administrator', readSetup) : undefined;
     const env = { ...environment, ...(setup !== undefined && { SETUP: setup }) };
     // Servers that the page put into the background end with it.
     const whole = `trap 'status=$?; for job in $(jobs -p); do kill "$job"; done; wait; exit $status' EXIT\n${text}`;
@@ -148,7 +151,7 @@ export async function runDocument(scope: Scope, { name, page, blocks: all }: Pri
         await server(typedLines(text).replaceAll(/^npm install(?: && |\n)/gm, ''));
         break;
       case 'banner':
-        assertBanner(stripVTControlCharacters(terminal?.output() ?? ''), text);
+        await untilShown(() => terminal?.output() ?? '', text);
         break;
       case 'shell':
         // Whatever responds with an error ends the script.
@@ -197,14 +200,15 @@ function asCall(text: string, base: string): string {
     .replaceAll(`turn-${SAMPLE_ID}`, `'"$TURN"'`);
 }
 
-/** Every line of a printed banner was shown, but for the data directory and the token of the link. */
-function assertBanner(shown: string, printed: string): void {
+/** Waits until every line of a printed banner is shown, but for the data directory and the token of the link. */
+async function untilShown(output: () => string, printed: string): Promise<void> {
   for (const line of printed.split('\n').filter((one) => one.trim() !== '')) {
     const pattern = line
       .replaceAll(/[\\^$*+?.()|[\]{}]/g, '\\$&')
       .replace(/data ~\S+/, 'data \\S+')
       .replace('#\\.\\.\\.', '#\\S+');
-    assert.match(shown, new RegExp(pattern));
+    // The server is ready before the terminal has shown that it is.
+    await until(`the terminal to show ${line}`, () => new RegExp(pattern).test(stripVTControlCharacters(output())));
   }
 }
 
