@@ -55,6 +55,8 @@ test('each thing that must not happen to a request is found', () => {
       { ...request, state: 'cancelled', option_id: '' },
     ],
     [/never answered/, allowed, request, 1],
+    [/refused with PERMISSION_NOT_FOUND/, [...allowed, answer('deny', 'fail', 'PERMISSION_NOT_FOUND')], request],
+    [/was answered, and is not stored/, allowed, { ...request, id: 'another' }],
   ];
   for (const [what, events, stored, unanswered = 0] of wrong) {
     const violations = checkPermissions(events, [stored], unanswered);

@@ -16,6 +16,11 @@ const FOUND = [
   // The end of a permission request could not be stored, and the request stayed open.
   ['permissions', 1],
   ['permissions', 19],
+  // Of the checker: a request whose turn was taken back goes with its session.
+  ['permissions', 300_237],
+  // The end of a job whose time was up met a busy store, was not tried again, and the job counted as cancelled.
+  ['jobs', 300_333],
+  ['jobs', 300_355],
   // A new password forgets the guesses at the old one, wherever they came from.
   ['accounts', 154],
   // Followed before it starts: updates that wait for the store had been counted as seen.

@@ -1,6 +1,6 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
-import { errorCode } from '../../platform/errors/app-error.ts';
+import { isStoreFault } from '../../platform/database/statement.ts';
 import { ownersSought, ownFirst, type Principal } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SessionName } from '../contract/session.ts';
@@ -48,7 +48,7 @@ export function createJobEnds({ store, clock, makeId, logger, onEnded }: JobEnds
         return await write();
       } catch (problem) {
         // What is not a fault of the moment would fail for ever; the job is settled when the bridge starts again.
-        if (!errorCode(problem).startsWith('STORAGE_') || stopped.signal.aborted) throw problem;
+        if (!isStoreFault(problem) || stopped.signal.aborted) throw problem;
         logger.warn({ err: problem, jobId }, 'the end of a job could not be stored; it is tried again');
         await pause(clock, PAUSE_MS, stopped.signal);
       }

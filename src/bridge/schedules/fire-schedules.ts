@@ -1,4 +1,5 @@
 import type { Cron } from 'croner';
+import { isStoreFault } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { describeError } from '../../platform/errors/error-table.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
@@ -66,7 +67,7 @@ export function createFiring({ store, jobs, clock, logger, mayWork }: FiringOpti
     } catch (error) {
       // Another bridge has fired it, or it was changed in between.
       if (errorCode(error) === 'STORAGE_CONFLICT') return;
-      if (!(error instanceof AppError) || errorCode(error).startsWith('STORAGE_')) throw error;
+      if (!(error instanceof AppError) || isStoreFault(error)) throw error;
       await skip({ result: 'refused', message: describeError(bridgeErrors, error).message });
     }
   }

@@ -55,6 +55,12 @@ export async function unlessConflict(written: Promise<unknown>): Promise<boolean
   }
 }
 
+/** Whether the store could not take something at that moment: nothing is wrong with what was to be stored. */
+export function isStoreFault(error: unknown): boolean {
+  const code = errorCode(error);
+  return code.startsWith('STORAGE_') || code === 'OVERLOADED';
+}
+
 /** The row type that a statement gives. */
 export type RowOf<Given> = Given extends Runnable<infer Row> ? Row : never;
 

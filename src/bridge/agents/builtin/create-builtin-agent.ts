@@ -114,7 +114,7 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
         // An earlier try was stored, and its answer was lost.
         if (tries > 0 && code === 'STORAGE_DUPLICATE') return;
         const isOver = signal.aborted || clock.monotonic() - since >= MAX_AWAY_MS;
-        if (code !== 'STORAGE_UNAVAILABLE' || isOver) throw error;
+        if ((code !== 'STORAGE_UNAVAILABLE' && code !== 'OVERLOADED') || isOver) throw error;
       }
       await pause(clock, AWAY_PAUSE_MS, signal);
     }

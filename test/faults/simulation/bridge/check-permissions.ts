@@ -48,7 +48,7 @@ export function checkPermissions(
   return [
     ...checkProgram(events, setUp),
     ...stored.flatMap((request) => checkRequest(request, events)),
-    ...checkRefusals(events),
+    ...checkRefusals(events, new Set(stored.map(({ id }) => id)), setUp.fails > 0),
     ...checkReplies(events, stored),
     ...(unanswered === 0 ? [] : [`${unanswered} calls were never answered`]),
   ];
@@ -96,12 +96,23 @@ function checkRequest(request: StoredPermission, events: readonly PermissionsEve
   return problems;
 }
 
-function checkRefusals(events: readonly PermissionsEvent[]): string[] {
-  return events.flatMap((event) =>
-    event.kind === 'answer' && event.outcome === 'fail' && !REFUSALS.includes(event.code) && !isOfStore(event.code)
-      ? [`an answer to ${event.permissionId} was refused with ${event.code}`]
-      : [],
-  );
+/**
+ * A request of a turn whose beginning could not be stored may be seen for a moment, and goes with its session. One whose answer
+ * was accepted stays.
+ */
+function checkRefusals(
+  events: readonly PermissionsEvent[],
+  stored: ReadonlySet<string>,
+  storeFails: boolean,
+): string[] {
+  return events.flatMap((event) => {
+    if (event.kind !== 'answer') return [];
+    const { permissionId: id, outcome, code } = event;
+    if (outcome === 'ok') return stored.has(id) ? [] : [`${id} was answered, and is not stored`];
+    const isGone = code === 'PERMISSION_NOT_FOUND' && storeFails && !stored.has(id);
+    const mayBe = outcome !== 'fail' || REFUSALS.includes(code) || isOfStore(code) || isGone;
+    return mayBe ? [] : [`an answer to ${id} was refused with ${code}`];
+  });
 }
 
 /** An agent gets what is stored, or nothing when its turn is over, and never hears a yes that nobody said. */
