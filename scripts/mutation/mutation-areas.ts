@@ -3,7 +3,7 @@ export interface MutationPart {
   readonly sources: readonly string[];
   /** The fewer the quicker: those that are about these sources, and not all that reach them. */
   readonly judges: readonly string[];
-  /** Tests that take long and are about something else, by a part of their names. */
+  /** Tests that take long and are about something else, by parts of their names with `|` between them. */
   readonly without?: string;
 }
 
@@ -47,38 +47,54 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
       judges: ['test/contract/accounts/{mfa,second-factor}.test.ts'],
     },
   ],
+  // Without those that wait for a real clock or a real PostgreSQL: on a busy machine they fail without a fault.
   jobs: [
     {
       sources: ['src/bridge/jobs/{job-record,job-runner}.ts'],
-      judges: ['test/bridge/jobs/{follow-clock,job-record,job-runner,result-card}.test.ts'],
+      judges: ['test/bridge/jobs/{follow-clock,job-queue,job-record,job-runner}.test.ts'],
     },
     {
       sources: ['src/bridge/jobs/deliveries.ts'],
-      judges: ['test/bridge/jobs/{callback-rules,deliveries,webhooks}.test.ts'],
+      judges: ['test/bridge/jobs/{deliveries,result-card,webhooks}.test.ts'],
     },
     {
-      sources: ['src/bridge/jobs/{create-jobs,job-ends,job-reports,submit-job}.ts'],
-      judges: [
-        'test/bridge/jobs/{callback-rules,job-options,jobs,jobs-in-sessions,rest,several-bridges,sweep-old-jobs}.test.ts',
-      ],
+      sources: ['src/bridge/jobs/job-ends.ts'],
+      judges: ['test/bridge/jobs/{job-ends,rest,sweep-old-jobs}.test.ts'],
+    },
+    {
+      sources: ['src/bridge/jobs/{job-reports,submit-job}.ts'],
+      judges: ['test/bridge/jobs/{job-reports,submit-job}.test.ts'],
+    },
+    {
+      sources: ['src/bridge/jobs/create-jobs.ts'],
+      judges: ['test/bridge/jobs/{create-jobs,job-options,jobs,result-card}.test.ts'],
     },
   ],
   forwarding: [
     {
-      sources: ['src/bridge/forwarding/{call-node,decide-forward,endpoints,forward-call,node-health,update-relay}.ts'],
-      judges: [
-        'test/bridge/forwarding/{call-peer,decide-forward,endpoints,forward-*,node-health,update-relay}.test.ts',
-      ],
+      sources: ['src/bridge/forwarding/{decide-forward,endpoints,node-health}.ts'],
+      judges: ['test/bridge/forwarding/{decide-forward,endpoints,node-health}.test.ts'],
     },
     {
-      sources: ['src/bridge/forwarding/{forwarding-dispatch,merged-jobs,session-routes}.ts'],
-      judges: [
-        'test/bridge/forwarding/{forwarded-calls,merged-jobs,node-health,scripted-nodes,session-routes}.test.ts',
-      ],
+      sources: ['src/bridge/forwarding/{forward-call,forwarding-dispatch}.ts'],
+      judges: ['test/bridge/forwarding/{forward-call,forward-headers,forwarding-dispatch,node-health}.test.ts'],
+    },
+    {
+      sources: ['src/bridge/forwarding/{merged-jobs,session-routes}.ts'],
+      judges: ['test/bridge/forwarding/{merged-jobs,session-routes}.test.ts'],
+    },
+    {
+      sources: ['src/bridge/forwarding/call-node.ts'],
+      judges: ['test/bridge/forwarding/{call-peer,forward-headers,scripted-nodes}.test.ts'],
+    },
+    {
+      sources: ['src/bridge/forwarding/update-relay.ts'],
+      judges: ['test/bridge/forwarding/{followed-sessions,session-following,update-relay}.test.ts'],
     },
     {
       sources: ['src/bridge/forwarding/create-forwarding.ts'],
       judges: ['test/bridge/forwarding/{followed,forwarded,groups,scripted}-*.test.ts'],
+      without: 'a thousand messages|999 starts',
     },
   ],
   // Who may do what, and what an agent may do without asking.
@@ -88,16 +104,18 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
       judges: ['test/accounts/permissions.test.ts', 'test/console/permission-table.test.ts'],
     },
     {
-      sources: ['src/{accounts,bridge}/access.ts', 'src/bridge/principal.ts'],
-      judges: [
-        'test/bridge/forwarding/node-access.test.ts',
-        'test/contract/bridge/{access,session-access}.test.ts',
-        'test/guards/principal.test.ts',
-      ],
+      sources: ['src/accounts/access.ts'],
+      judges: ['test/accounts/access.test.ts'],
+    },
+    {
+      sources: ['src/bridge/{access,principal}.ts'],
+      judges: ['test/bridge/{access,principal}.test.ts', 'test/bridge/forwarding/node-access.test.ts'],
     },
     {
       sources: ['src/bridge/workbench/{permission-rows,permission-rules,permissions}.ts'],
-      judges: ['test/bridge/workbench/{permission-rules,permissions,questions}.test.ts'],
+      judges: [
+        'test/bridge/workbench/{asked-permissions,permission-rows,permission-rules,permissions,questions}.test.ts',
+      ],
     },
   ],
   limits: [

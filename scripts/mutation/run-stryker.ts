@@ -104,9 +104,9 @@ function optionsOf({ project, sources, judges, without, workFolder, incrementalF
     coverageAnalysis: 'perTest',
     concurrency: CONCURRENCY,
     // What does not come to an end counts as noticed: a busy machine must not look like that.
-    timeoutMS: 30_000,
-    timeoutFactor: 3,
-    dryRunTimeoutMinutes: 15,
+    timeoutMS: 60_000,
+    timeoutFactor: 4,
+    dryRunTimeoutMinutes: 30,
     tempDirName: workFolder,
     cleanTempDir: 'always',
     ignorePatterns: ['/dist', '/data', '/.tmp', '/coverage'],

@@ -120,10 +120,12 @@ test('tests that are left out are among the judges', () => {
     const texts = judges
       .flatMap((pattern) => globSync(pattern, { cwd: ROOT }))
       .map((file) => readFileSync(join(ROOT, file), 'utf8'));
-    assert.ok(
-      texts.some((text) => text.includes(without)),
-      without,
-    );
+    for (const name of without.split('|')) {
+      assert.ok(
+        texts.some((text) => text.includes(name)),
+        name,
+      );
+    }
   }
 });
 

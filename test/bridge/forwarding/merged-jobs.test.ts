@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
-import type { JobList } from '../../../src/bridge/contract/jobs.ts';
-import { failed } from '../../../src/bridge/forwarding/call-node.ts';
-import { createMergedJobs } from '../../../src/bridge/forwarding/merged-jobs.ts';
+import type { JobList, JobStatistics } from '../../../src/bridge/contract/jobs.ts';
+import { failed, type PeerAnswer } from '../../../src/bridge/forwarding/call-node.ts';
+import { createMergedJobs, isMergedMethod, nameNode } from '../../../src/bridge/forwarding/merged-jobs.ts';
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { call } from '../../kit/bridge/session-client.ts';
 import { asMain, asReview, everythingTo, startNode } from '../../kit/bridge/start-nodes.ts';
@@ -132,4 +132,109 @@ test('DB-15: whatever the nodes have and however large their pages are, paging g
     ),
     { numRuns: 100, endOnFailure: true },
   );
+});
+
+/** Merges what is here with what the nodes answer. A text is why a node is known to be down. */
+async function merged(
+  method: 'app.jobs.list' | 'app.jobs.stats',
+  here: object,
+  nodes: Record<string, PeerAnswer | string>,
+  params = {},
+) {
+  const asked: string[] = [];
+  const merge = createMergedJobs({
+    localId: 'a',
+    downReason: (nodeId) => (typeof nodes[nodeId] === 'string' ? nodes[nodeId] : undefined),
+    async ask(_call, asks, { nodeId, owner }) {
+      asked.push(`${asks} ${nodeId} ${owner}`);
+      return nodes[nodeId] as PeerAnswer;
+    },
+  });
+  const places = Object.keys(nodes).map((nodeId) => ({ nodeId, owner: 'main' }));
+  const result = await merge({ params } as unknown as MethodCall<BridgeClient>, method, places, () => here);
+  return { result, asked };
+}
+const summary = (pending: number, running: number, completed: number, failures: number) => ({
+  ...{ pending, running, completed, failed: failures },
+  total: pending + running + completed + failures,
+});
+const answered = (result: unknown): PeerAnswer => ({ kind: 'result', result });
+
+test('DB-15: statistics of several nodes are sums, the oldest wait, and an average by the number of ended jobs', async () => {
+  const here = {
+    summary: summary(1, 2, 1, 0),
+    byProvider: { one: summary(1, 2, 1, 0) },
+    oldestPendingMs: 50,
+    averageDurationMs: 100,
+  };
+  const there = {
+    summary: summary(0, 1, 2, 1),
+    byProvider: { one: summary(0, 1, 0, 0), two: summary(0, 0, 2, 1) },
+    oldestPendingMs: 70,
+    averageDurationMs: 201,
+  };
+  const error = { status: 500, code: -32603, message: 'It broke.', data: {} };
+  const { result, asked } = await merged('app.jobs.stats', here, {
+    b: answered(there),
+    c: 'nothing listens',
+    d: { kind: 'error', error },
+    e: failed('it is silent', 'unknown'),
+    f: answered({ summary: 'odd', averageDurationMs: Number.NaN, oldestPendingMs: '9' }),
+  });
+  const statistics = result as JobStatistics;
+  assert.deepEqual(statistics.summary, summary(1, 3, 3, 1));
+  assert.deepEqual(statistics.byProvider, { one: summary(1, 3, 1, 0), two: summary(0, 0, 2, 1) });
+  assert.deepEqual([statistics.oldestPendingMs, statistics.averageDurationMs], [70, 176]);
+  assert.deepEqual(
+    statistics.nodes?.toSorted((one, other) => (one.nodeId < other.nodeId ? -1 : 1)),
+    [
+      { nodeId: 'a', status: 'ok' },
+      { nodeId: 'b', status: 'ok' },
+      { nodeId: 'c', status: 'unavailable', error: 'nothing listens' },
+      { nodeId: 'd', status: 'unavailable', error: 'It broke.' },
+      { nodeId: 'e', status: 'unavailable', error: 'it is silent' },
+      { nodeId: 'f', status: 'ok' },
+    ],
+  );
+  assert.deepEqual(
+    asked,
+    ['b', 'd', 'e', 'f'].map((id) => `app.jobs.stats ${id} main`),
+    'one that is down is not asked',
+  );
+  const none = await merged('app.jobs.stats', { ...here, summary: summary(4, 0, 0, 0) }, {});
+  assert.equal((none.result as JobStatistics).averageDurationMs, 0, 'no job has ended');
+});
+
+test('DB-15: a list has a hundred jobs unless told otherwise, those of each node by name, and no odd ones', async () => {
+  const jobs = (from: number, count: number) =>
+    Array.from({ length: count }, (_, index) => ({
+      jobId: `job-${String(from + index).padStart(4, '0')}`,
+      result: null,
+    }));
+  const here = { jobs: jobs(0, 80), summary: summary(0, 0, 80, 0), nextCursor: null };
+  const there = { jobs: [...jobs(1000, 60), { jobId: 7 }, 'odd'], summary: summary(0, 0, 60, 0), nextCursor: null };
+  const list = (await merged('app.jobs.list', here, { b: answered(there) })).result as JobList;
+  assert.equal(list.jobs.length, 100);
+  assert.deepEqual([list.jobs[0]?.nodeId, list.jobs[59]?.nodeId, list.jobs[60]?.nodeId], ['b', 'b', 'a']);
+  assert.deepEqual([list.nextCursor, list.summary.total], [list.jobs.at(-1)?.jobId, 140]);
+  const all = (await merged('app.jobs.list', here, { b: answered({ jobs: 'odd' }) }, { limit: 80 })).result as JobList;
+  assert.deepEqual([all.jobs.length, all.nextCursor], [80, null]);
+  const long = jobs(0, 3).map((job) => ({ ...job, result: 'x'.repeat(5 * 1024 * 1024) }));
+  const cut = (await merged('app.jobs.list', { ...here, jobs: long }, {})).result as JobList;
+  assert.deepEqual([cut.jobs.length, cut.nextCursor], [2, 'job-0001'], 'long results end a page');
+});
+
+test('DB-15: what a node answers about jobs names the node, once', () => {
+  const of = (method: string, result: unknown) => {
+    nameNode(method, result, 'b');
+    return result;
+  };
+  assert.deepEqual(of('app.jobs.get', { jobId: 'j' }), { jobId: 'j', nodeId: 'b' });
+  const nodes = [{ nodeId: 'b', status: 'ok' }];
+  assert.deepEqual(of('app.jobs.list', { jobs: [{ jobId: 'j' }] }), { jobs: [{ jobId: 'j', nodeId: 'b' }], nodes });
+  assert.deepEqual(of('app.jobs.stats', {}), { nodes });
+  assert.deepEqual(of('app.jobs.list', { jobs: [{}], nodes: [] }), { jobs: [{}], nodes: [] }, 'a node further on has');
+  assert.deepEqual(of('session.start', { jobs: [{}] }), { jobs: [{}] });
+  for (const odd of [null, 'text', undefined]) assert.equal(of('app.jobs.list', odd), odd);
+  assert.deepEqual(['app.jobs.list', 'app.jobs.stats', 'app.jobs.get'].map(isMergedMethod), [true, true, false]);
 });

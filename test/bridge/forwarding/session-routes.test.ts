@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createSessionRoutes, readCallNames, readJobNames } from '../../../src/bridge/forwarding/session-routes.ts';
+import {
+  createFindPlace,
+  createSessionRoutes,
+  readCallNames,
+  readJobNames,
+} from '../../../src/bridge/forwarding/session-routes.ts';
 import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
@@ -40,6 +45,67 @@ for (const params of [undefined, null, [], 'text', 3]) {
     assert.deepEqual(readCallNames('app.jobs.list', params).names, []);
   });
 }
+
+test('forwarding: a job that is run again is the first thing that its submit is about, and names have an end', () => {
+  const params = { retryOf: 'job-1', sessionId: 's', idempotencyKey: 'k' };
+  assert.deepEqual(
+    readCallNames('app.jobs.submit', params).names.map(({ kind, name }) => `${kind} ${name}`),
+    ['job job-1', 'session s', 'job-key k'],
+  );
+  assert.equal(readCallNames('session.start', { sessionId: 'x'.repeat(256) }).names.length, 1);
+  assert.throws(() => readCallNames('session.start', { sessionId: 's', threadId: 7 }), {
+    code: 'INVALID_PARAMS',
+    details: { reason: 'threadId must be a text of at most 256 characters' },
+  });
+  assert.throws(() => readCallNames('session.start', {}), {
+    details: { reason: 'sessionId must have 1 to 256 characters' },
+  });
+  assert.equal(readCallNames('acp.capabilities', {}).binds, 'never');
+  assert.equal(readCallNames('acp.capabilities', {}).makes, true);
+  assert.deepEqual(
+    [readCallNames('app.jobs.get', { jobId: 'j' }).binds, readCallNames('app.jobs.get', { jobId: 'j' }).makes],
+    ['never', false],
+  );
+});
+
+test('forwarding: a session lives where its route leads, else here while it is open', async () => {
+  const [REVIEW, about] = [principalOf('review'), { names: [{ kind: 'session', name: 's' } as const], makes: false }];
+  const seen: string[] = [];
+  const find = (own: object | undefined, others: object | undefined, route?: { nodeId: string; owner: string }) =>
+    createFindPlace({
+      localId: 'a',
+      routes: { find: async () => route },
+      sessions: {
+        async find(name: string, owner: string) {
+          seen.push(`own ${name} ${owner}`);
+          return own;
+        },
+        async findSeen(name: string) {
+          seen.push(`seen ${name}`);
+          return others;
+        },
+      } as never,
+    });
+  const open = (owner: string) => ({ owner, closed_at: null });
+  const closed = (owner: string) => ({ owner, closed_at: 5 });
+  const route = { nodeId: 'b', owner: 'review' };
+  assert.deepEqual(await find(open('main'), undefined, route)(MAIN, about), route);
+  assert.deepEqual(seen, []);
+  assert.deepEqual(await find(open('main'), open('review'))(MAIN, about), { nodeId: 'a', owner: 'main' });
+  assert.deepEqual(await find(closed('main'), open('review'))(MAIN, about), { nodeId: 'a', owner: 'review' });
+  assert.deepEqual(await find(undefined, open('review'))(MAIN, about), { nodeId: 'a', owner: 'review' });
+  assert.equal(await find(undefined, open('review'))(MAIN, { ...about, makes: true }), undefined, 'it makes its own');
+  assert.equal(await find(undefined, open('main'))(REVIEW, about), undefined, 'it sees its own alone');
+  assert.equal(await find(closed('main'), closed('review'))(MAIN, about), undefined);
+  assert.equal(await find(undefined, undefined)(MAIN, about), undefined);
+  seen.splice(0);
+  assert.equal(
+    await find(open('main'), open('main'))(MAIN, { names: [{ kind: 'job', name: 'j' }], makes: false }),
+    undefined,
+  );
+  assert.equal(await find(open('main'), open('main'))(MAIN, { names: [], makes: false }), undefined);
+  assert.deepEqual(seen, [], 'only sessions are looked for here');
+});
 
 const DAY = 24 * 60 * 60 * 1000;
 const call = (name: string, makes = false) => ({ names: [{ kind: 'session', name } as const], makes });
@@ -136,6 +202,27 @@ for (const engine of engines) {
         ['e'],
       );
       assert.deepEqual(await nodes(principalOf('review')), ['c']);
+      await routes.stop();
+    });
+
+    test('DB-15: the nodes that have jobs of those whom a caller sees are found, each owner by itself', async () => {
+      const { routes } = await open();
+      const bound: string[] = [];
+      routes.onBound((names) => bound.push(...names.map(({ kind, name }) => `${kind} ${name}`)));
+      const jobs = (owner: string, nodeId: string) => ({
+        ...{ owner, nodeId, threadId: '' },
+        names: [{ kind: 'jobs', name: nodeId } as const],
+      });
+      await routes.remember(jobs('main', 'b'));
+      await routes.remember(jobs('review', 'b'));
+      await routes.remember(jobs('review', 'c'));
+      const found = async (who: Principal, nodes: readonly string[]) =>
+        (await routes.findJobs(who, nodes)).map(({ nodeId, owner }) => `${nodeId} ${owner}`).sort();
+      assert.deepEqual(await found(MAIN, ['b', 'c', 'd']), ['b main', 'b review', 'c review']);
+      assert.deepEqual(await found(MAIN, ['c']), ['c review']);
+      assert.deepEqual(await found(principalOf('review'), ['b', 'c']), ['b review', 'c review']);
+      assert.deepEqual(bound, ['jobs b', 'jobs b', 'jobs c']);
+      assert.equal(await routes.bind({ ...jobs('main', 'z'), names: [] }, undefined), 'z', 'nothing to bind');
       await routes.stop();
     });
 
