@@ -67,7 +67,7 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/bridge/jobs/create-jobs.ts'],
-      judges: ['test/bridge/jobs/{create-jobs,job-options,jobs,result-card}.test.ts'],
+      judges: ['test/bridge/jobs/create-jobs.test.ts'],
     },
   ],
   forwarding: [

@@ -305,6 +305,8 @@ test('who sees all means its own job or session first, and only without one thos
   assert.deepEqual([alone.seen, alone.isMeant], [['other JOB_CANCELLED'], true]);
   const withSession = await cancel([other], { hasOwn: true });
   assert.deepEqual([withSession.seen, withSession.isMeant], [[], true], 'its own session has that name');
+  const ownToo = await cancel([own, other], { hasOwn: true });
+  assert.deepEqual([ownToo.seen, ownToo.isMeant], [['own JOB_CANCELLED'], true], 'its session and its job');
   const none = await cancel([], {});
   assert.equal(none.isMeant, true);
 });

@@ -1,16 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SessionResult } from '../../../src/bridge/contract/session.ts';
+import type { BridgeEvent } from '../../../src/bridge/contract/surface.ts';
 import type { JobEnding } from '../../../src/bridge/jobs/job-record.ts';
 import { createJobRunner } from '../../../src/bridge/jobs/job-runner.ts';
+import type { JobCall } from '../../../src/bridge/sessions/session-calls.ts';
 import type { JobRow } from '../../../src/bridge/storage/bridge-schema.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { waitingJob } from '../../kit/bridge/job-rows.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
 import { silentLogger } from '../../kit/silent-logger.ts';
+import { until } from '../../kit/until.ts';
 
 /** A runner on which the test decides what is taken, what the store says, and when turns end. */
-function startRunner(changes: Partial<JobRow> = {}) {
+function startRunner(changes: Partial<JobRow> = {}, options: Partial<Parameters<typeof createJobRunner>[0]> = {}) {
   const clock = createFakeClock();
   const created_at = clock.now();
   const job = waitingJob({
@@ -63,6 +66,7 @@ function startRunner(changes: Partial<JobRow> = {}) {
     async release(id) {
       released.push(id);
     },
+    ...options,
   });
   return { runner, clock, job, turn, ended, retried, cancelled, putBack, released, stored };
 }
@@ -211,4 +215,189 @@ test('a job that was cancelled, or whose time is up, is not run again', async ()
   await runner.stop();
   assert.deepEqual(codes(ended), [['failed', 'JOB_CANCELLED']]);
   assert.deepEqual(retried, []);
+});
+
+test('a turn gets what its job was submitted with, and nothing that is for the job alone', async () => {
+  const turnOf = async (changes: Partial<JobRow>) => {
+    const calls: JobCall[] = [];
+    const announced: BridgeEvent[] = [];
+    const { runner } = startRunner(changes, {
+      announce: (event) => announced.push(event),
+      serverBox: { open: (id, sealed) => [{ type: 'trestle', name: `${id} ${sealed}` }] },
+      async runTurn(job) {
+        calls.push(job);
+        return result({ status: 'completed' });
+      },
+    });
+    await runner.look();
+    await runner.stop();
+    return { call: calls[0], announced };
+  };
+  const request = { taskPrompt: 'work', routing: {}, sealedServers: 'x', retryOf: 'job-0', card: { target: 't' } };
+  const names = { id: 'job-1', owner: 'team:t', member: 'user:a', session_id: 's', thread_id: 'th' };
+  const first = await turnOf({ ...names, request: JSON.stringify(request) });
+  assert.deepEqual(first.call, {
+    ...{ jobId: 'job-1', owner: 'team:t', member: 'user:a' },
+    params: { taskPrompt: 'work', routing: {}, sessionId: 's', threadId: 'th' },
+    mcpServers: [{ type: 'trestle', name: 'job-1 x' }],
+    ...{ newSession: false, isRetry: false, survivesRestart: false },
+  });
+  const data = { jobId: 'job-1', owner: 'team:t', sessionId: 's', attempt: 1 };
+  assert.deepEqual(first.announced, [{ event: 'job.started', data }]);
+  const again = JSON.stringify({ taskPrompt: 'work', newSession: true });
+  const { call } = await turnOf({ id: 'job-2', request: again, attempt: 2, retry_on_restart: 1 });
+  assert.deepEqual([call?.newSession, call?.isRetry, call?.survivesRestart], [true, true, true]);
+  assert.deepEqual(call?.mcpServers, [{ type: 'trestle', name: 'job-2 ' }]);
+});
+
+test('a job whose owner may not work ends without a turn, and one whose owner cannot be looked up waits again', async () => {
+  let turns = 0;
+  const runTurn = async () => {
+    turns += 1;
+    return result({ status: 'completed' });
+  };
+  const left = startRunner({}, { runTurn, mayWork: async () => false });
+  await left.runner.look();
+  await left.runner.stop();
+  assert.deepEqual(codes(left.ended), [['failed', 'JOB_CANCELLED']]);
+  const unknown = startRunner({}, { runTurn, mayWork: () => Promise.reject(new AppError('STORAGE_UNAVAILABLE')) });
+  await unknown.runner.look();
+  await unknown.runner.stop();
+  assert.deepEqual([unknown.ended, unknown.putBack, turns], [[], [unknown.job.id], 0]);
+});
+
+test('no more jobs run than have room, in all and of one owner or member, and the next runs when one ends', async () => {
+  const waiting = ['a', 'b', 'c'].map((id) =>
+    waitingJob({ id, owner: 'team:t', member: `user:${id}`, deadline_at: 9e15 }),
+  );
+  const ends = new Map<string, () => void>();
+  const rooms: boolean[][] = [];
+  const { runner } = startRunner(
+    {},
+    {
+      maxRunning: 2,
+      maxRunningOfOwner: () => 2,
+      queue: {
+        async take(hasRoom) {
+          rooms.push(['team:t', 'user:a', 'other'].map(hasRoom));
+          return waiting.shift();
+        },
+        hasLeft: () => true,
+      },
+      runTurn: ({ jobId }) => new Promise((resolve) => ends.set(jobId, () => resolve(result({ status: 'completed' })))),
+    },
+  );
+  await runner.look();
+  await until('two to run', () => ends.size === 2);
+  assert.deepEqual([waiting.length, rooms], [1, Array(2).fill([true, true, true])]);
+  await runner.look();
+  assert.equal(rooms.length, 2, 'there is no room to look for');
+  ends.get('a')?.();
+  await until('the third to run', () => ends.has('c'));
+  runner.settle();
+  runner.sessionIdle();
+  for (const end of ends.values()) end();
+  await runner.stop();
+  assert.equal(rooms.length, 3, 'a runner that takes no more does not look');
+});
+
+test('an owner has room until as many of its jobs run as may, those of its members for a team included', async () => {
+  const waiting = [waitingJob({ id: 'a', owner: 'team:t', member: 'user:a', deadline_at: 9e15 })];
+  const rooms: boolean[][] = [];
+  const turn = Promise.withResolvers<SessionResult>();
+  const { runner } = startRunner(
+    {},
+    {
+      maxRunningOfOwner: () => 1,
+      queue: {
+        async take(hasRoom) {
+          rooms.push(['team:t', 'user:a', 'other'].map(hasRoom));
+          return waiting.shift();
+        },
+        hasLeft: () => false,
+      },
+      runTurn: () => turn.promise,
+    },
+  );
+  await runner.look();
+  assert.deepEqual(rooms, [
+    [true, true, true],
+    [false, false, true],
+  ]);
+  runner.sessionIdle();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(rooms.length, 2, 'nothing was left behind');
+  turn.resolve(result({ status: 'completed' }));
+  await runner.stop();
+});
+
+test('after a stop no job is taken, and the jobs of those who are meant are cancelled alone', async () => {
+  const { runner, turn, cancelled, job } = startRunner({ owner: 'user:a' });
+  await runner.look();
+  runner.cancelWhere(({ owner }) => owner === 'other');
+  assert.deepEqual(cancelled, []);
+  runner.cancelWhere(({ owner }) => owner === 'user:a');
+  assert.deepEqual(cancelled, [job.id]);
+  turn.resolve(result({ status: 'cancelled' }));
+  await runner.stop();
+  let taken = 0;
+  const stopped = startRunner(
+    {},
+    {
+      queue: {
+        async take() {
+          taken += 1;
+          return undefined;
+        },
+        hasLeft: () => true,
+      },
+    },
+  );
+  await stopped.runner.stop();
+  await stopped.runner.look();
+  stopped.runner.sessionIdle();
+  assert.equal(taken, 0);
+});
+
+test('a job that another bridge wants stopped, or runs again itself, is stopped here', async () => {
+  for (const [row, expected] of [
+    [{ stop_requested: 1 }, [['failed', 'JOB_CANCELLED']]],
+    [{ attempt: 2 }, []],
+  ] as const) {
+    const { runner, turn, ended, cancelled, job, stored } = startRunner();
+    await runner.look();
+    stored.rows = async () => [{ ...job, ...row }];
+    await runner.compare();
+    assert.deepEqual(cancelled, [job.id]);
+    turn.resolve(result({ status: 'cancelled' }));
+    await runner.stop();
+    assert.deepEqual(codes(ended), expected);
+  }
+});
+
+test('a queue that cannot be looked at, or an end that cannot be stored, stops no other job', async () => {
+  let looks = 0;
+  const failing = startRunner(
+    {},
+    {
+      queue: {
+        async take() {
+          looks += 1;
+          throw new AppError('STORAGE_UNAVAILABLE');
+        },
+        hasLeft: () => false,
+      },
+    },
+  );
+  await failing.runner.look();
+  await failing.runner.look();
+  assert.equal(looks, 2);
+  const unstored = startRunner(
+    {},
+    { ends: { end: () => Promise.reject(new Error('no')), retry: async () => true, stop() {} } },
+  );
+  await unstored.runner.look();
+  unstored.turn.resolve(result({ status: 'completed' }));
+  await unstored.runner.stop();
+  assert.equal(unstored.runner.cancel(unstored.job.id), false, 'its place is free');
 });

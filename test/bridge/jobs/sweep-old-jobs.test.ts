@@ -47,3 +47,37 @@ test('an old job whose session somebody goes on with on another bridge is remove
   await sweep();
   assert.deepEqual([left, closed], [[], []]);
 });
+
+test('jobs that ended before their time is over are removed in steps, until none is left or the bridge stops', async () => {
+  const clock = createFakeClock();
+  const sweepAll = async (count: number, keptMs: number, stopAfter = Number.POSITIVE_INFINITY) => {
+    const left = Array.from({ length: count }, (_, index) => endedRow({ id: `job-${index}`, session_id: 'talk' }));
+    const asked: [number, number][] = [];
+    const stopped = new AbortController();
+    const swept = sweepOldJobs({
+      store: {
+        async ended(before, limit) {
+          asked.push([before, limit]);
+          return left.slice(0, limit);
+        },
+        async remove(jobs) {
+          left.splice(0, jobs.length);
+          if (asked.length >= stopAfter) stopped.abort();
+        },
+      },
+      keptMs,
+      clock,
+      signal: stopped.signal,
+      closeSession: async () => undefined,
+    });
+    await clock.advance(1000);
+    await swept;
+    return { left: left.length, asked };
+  };
+  const many = await sweepAll(450, 5000);
+  const before = clock.now() - 1000 - 5000;
+  assert.deepEqual([many.left, many.asked], [0, Array(3).fill([before, 200])]);
+  assert.equal((await sweepAll(400, 5000)).left, 0);
+  assert.deepEqual(await sweepAll(3, 0), { left: 3, asked: [] }, '0 keeps them');
+  assert.equal((await sweepAll(450, 5000, 1)).left, 250);
+});
