@@ -6,7 +6,14 @@ import { parseArgs } from 'node:util';
 import { installPeer } from '../test/kit/install-peer.ts';
 import { changePage, runOf } from './measurements-part.ts';
 import { MUTATION_AREAS } from './mutation/mutation-areas.ts';
-import { type AreaResult, filesTable, mutationTable, survivors, withAreaRun } from './mutation/mutation-report.ts';
+import {
+  type AreaResult,
+  filesTable,
+  mutationTable,
+  survivors,
+  timeouts,
+  withAreaRun,
+} from './mutation/mutation-report.ts';
 import { type Mutant, runStryker } from './mutation/run-stryker.ts';
 
 /**
@@ -71,7 +78,7 @@ for (const [area, parts] of Object.entries(MUTATION_AREAS)) {
   if (mutants.length === 0) continue;
   const result = { area, mutants, found };
   results.push(result);
-  console.log(`\n${survivors(mutants, PROJECT)}\n\n${filesTable(mutants, PROJECT)}`);
+  console.log(`\n${survivors(mutants, PROJECT)}\n${timeouts(mutants, PROJECT)}\n\n${filesTable(mutants, PROJECT)}`);
   if (values.write) await changePage((page) => withAreaRun(page, { result, share, date, commit }));
 }
 if (results.length === 0) {

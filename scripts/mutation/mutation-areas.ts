@@ -63,7 +63,7 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/bridge/jobs/{job-reports,submit-job}.ts'],
-      judges: ['test/bridge/jobs/{job-reports,submit-job}.test.ts'],
+      judges: ['test/bridge/jobs/{job-reports,repeated-jobs,submit-job}.test.ts'],
     },
     {
       sources: ['src/bridge/jobs/create-jobs.ts'],
@@ -113,9 +113,7 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/bridge/workbench/{permission-rows,permission-rules,permissions}.ts'],
-      judges: [
-        'test/bridge/workbench/{asked-permissions,permission-rows,permission-rules,permissions,questions}.test.ts',
-      ],
+      judges: ['test/bridge/workbench/{asked-permissions,permission-rows,permission-rules}.test.ts'],
     },
   ],
   limits: [

@@ -62,12 +62,22 @@ export function filesTable(mutants: readonly Mutant[], project: string): string 
 
 /** What no test noticed: where it is, what was done to it, and what stood there instead. */
 export function survivors(mutants: readonly Mutant[], project: string): string {
+  return placesOf(mutants, UNDETECTED, project);
+}
+
+/** Mutants that count as noticed because their tests did not come to an end, so that anyone can check that this was the mutant. */
+export function timeouts(mutants: readonly Mutant[], project: string): string {
+  return placesOf(mutants, new Set(['Timeout']), project);
+}
+
+function placesOf(mutants: readonly Mutant[], statuses: ReadonlySet<string>, project: string): string {
   return mutants
-    .filter(({ status }) => UNDETECTED.has(status))
+    .filter(({ status }) => statuses.has(status))
     .toSorted((a, b) => a.fileName.localeCompare(b.fileName) || a.location.start.line - b.location.start.line)
     .map(({ fileName, location, mutatorName, replacement, status }) => {
       const place = `${relative(project, fileName)}:${location.start.line}`;
-      return `${place}: ${mutatorName}: ${oneLine(replacement)}${status === 'NoCoverage' ? ' (reached by no test)' : ''}`;
+      const how = { NoCoverage: ' (reached by no test)', Timeout: ' (timed out)' }[status] ?? '';
+      return `${place}: ${mutatorName}: ${oneLine(replacement)}${how}`;
     })
     .join('\n');
 }

@@ -3,7 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { MUTATION_AREAS } from '../../scripts/mutation/mutation-areas.ts';
-import { filesTable, mutationTable, survivors, withAreaRun } from '../../scripts/mutation/mutation-report.ts';
+import { filesTable, mutationTable, survivors, timeouts, withAreaRun } from '../../scripts/mutation/mutation-report.ts';
 import { isChosen, type Mutant } from '../../scripts/mutation/run-stryker.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -112,6 +112,15 @@ test('every pattern of an area finds files, each name in it too, and no source b
       }
     }
   }
+});
+
+test('what counts as noticed because it did not come to an end is named, too', () => {
+  const mutants = [
+    mutant('src/b.ts', 7, 'Timeout'),
+    mutant('src/a.ts', 9, 'Killed'),
+    mutant('src/a.ts', 8, 'Survived'),
+  ];
+  assert.equal(timeouts(mutants, ROOT), 'src/b.ts:7: ConditionalExpression: a && false (timed out)');
 });
 
 test('tests that are left out are among the judges', () => {

@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SubmitJobParams } from '../../../src/bridge/contract/jobs.ts';
-import { createSubmitJob, type SubmitJobOptions } from '../../../src/bridge/jobs/submit-job.ts';
-import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
-import type { JobRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import { principalOf } from '../../../src/bridge/principal.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import type { Bucket } from '../../../src/platform/identity/owner.ts';
 import type { Principal } from '../../../src/platform/identity/principal.ts';
-import { endedRow, makeId } from '../../kit/bridge/job-rows.ts';
-import { createFakeClock } from '../../kit/fake-clock.ts';
+import { endedRow } from '../../kit/bridge/job-rows.ts';
+import { refused, requestOf, startSubmit } from './start-submit.ts';
 
 const DAY_MS = 86_400_000;
 const REVIEW = principalOf('review');
@@ -17,91 +15,6 @@ const bucket = (id: string, name: string, jobs?: number): Bucket => ({
   name,
   limits: jobs === undefined ? {} : { jobs },
 });
-
-/** Submits to a store in memory, with fakes that note what they are asked. */
-function startSubmit(changes: Partial<SubmitJobOptions> = {}, earlier: readonly JobRow[] = []) {
-  const clock = createFakeClock();
-  const jobs: JobRow[] = [...earlier];
-  const asked: string[] = [];
-  let submits = 0;
-  const submission = createSubmitJob({
-    store: {
-      async add(job) {
-        const isUsed = (one: JobRow) => one.owner === job.owner && one.idempotency_key === job.idempotency_key;
-        if (job.idempotency_key !== null && jobs.some(isUsed)) throw new AppError('STORAGE_DUPLICATE');
-        jobs.push(job);
-      },
-      find: async (id) => jobs.find((job) => job.id === id),
-      findByKey: async (owner, key) => jobs.find((job) => job.owner === owner && job.idempotency_key === key),
-    },
-    async countOpen(owner) {
-      const open = jobs.filter((job) => (job.owner === owner || job.member === owner) && job.completed_at === null);
-      return { pending: open.length, running: 0 };
-    },
-    principalFor: async (owner, member) => {
-      asked.push(`principal ${owner} ${member}`);
-      return principalOf(owner);
-    },
-    maxWaitingOfOwner: 5,
-    agentIds: ['one', 'two'],
-    gatewayId: 'far',
-    clock,
-    makeId,
-    async route({ routing }) {
-      asked.push(`route ${JSON.stringify(routing)}`);
-      return { resolvedProviderId: 'routed', resolvedGatewayProviderId: '' } as never;
-    },
-    async keepFiles(owner, _params, until) {
-      asked.push(`files ${owner} ${until - clock.now()}`);
-      return {};
-    },
-    checkDirectory: async (path, owner) => void asked.push(`directory ${path} ${owner}`),
-    serverBox: {
-      seal: (key, servers) => (servers.length === 0 ? '' : JSON.stringify([key, servers])),
-      open: (key, sealed) => {
-        if (sealed === '') return [];
-        const [sealedFor, servers] = JSON.parse(sealed) as [string, []];
-        assert.equal(sealedFor, key);
-        return servers;
-      },
-    },
-    checkServers: (servers, folder) => {
-      if (servers.length > 0) asked.push(`servers ${servers.map(({ name }) => name).join()} ${folder}`);
-    },
-    checkGatewayOwner: (owner) => void asked.push(`gateway ${owner}`),
-    async checkCallback(url) {
-      asked.push(`callback ${url}`);
-      return `${url}checked`;
-    },
-    onSubmitted: () => {
-      submits += 1;
-    },
-    ...changes,
-  });
-  const submit = (params: SubmitJobParams, principal: Principal = MAIN) =>
-    submission.submit({ taskPrompt: 'task', ...params }, principal);
-  /** The stored job of a submit. */
-  const stored = async (params: SubmitJobParams, principal: Principal = MAIN): Promise<JobRow> => {
-    const { jobId } = await submit(params, principal);
-    const job = jobs.find(({ id }) => id === jobId);
-    assert.ok(job);
-    return job;
-  };
-  /** The same without a prompt of its own. */
-  const repeat = async (params: SubmitJobParams, principal: Principal): Promise<JobRow> => {
-    const { jobId } = await submission.submit(params, principal);
-    return jobs.find(({ id }) => id === jobId) as JobRow;
-  };
-  return { ...submission, submit, stored, repeat, jobs, asked, clock, submits: () => submits };
-}
-
-const requestOf = ({ request }: JobRow) => JSON.parse(request) as Record<string, unknown>;
-const refused = (work: Promise<unknown>, code: string, reason?: RegExp) =>
-  assert.rejects(work, (error: AppError) => {
-    assert.equal(error.code, code);
-    if (reason !== undefined) assert.match(JSON.stringify(error.details), reason);
-    return true;
-  });
 
 test('a plain submit stores a job of its caller with a session of its own, and says so', async () => {
   const { submit, jobs, clock, submits, asked } = startSubmit();
@@ -323,100 +236,4 @@ test('of two submits with one key at the same moment the second gets the first, 
   await refused(failing(new AppError('STORAGE_UNAVAILABLE')).submit({ idempotencyKey: 'k' }), 'STORAGE_UNAVAILABLE');
   await refused(failing(new AppError('STORAGE_DUPLICATE')).submit({ idempotencyKey: 'k' }), 'STORAGE_DUPLICATE');
   await refused(failing(new AppError('STORAGE_DUPLICATE')).submit({}), 'STORAGE_DUPLICATE');
-});
-
-const ENDED = endedRow({
-  id: 'job-0',
-  owner: 'review',
-  session_id: 'job-0',
-  thread_id: 'job-0',
-  timeout_ms: 5000,
-  priority: 0,
-  retries: 2,
-  retry_on_restart: 1,
-  webhook_url: 'https://receiver.example/',
-  request: JSON.stringify({
-    taskPrompt: 'again',
-    routing: { explicitProviderId: 'one' },
-    card: { target: 'who', channel: 'where', accountId: 'a' },
-    sealedServers: JSON.stringify(['job-0', [{ type: 'stdio', name: 'tools', command: 'run', args: [], env: [] }]]),
-    retryOf: 'job-before',
-  }),
-});
-
-test('an ended job is run again as it was, for its owner, but for what is given now', async () => {
-  const { repeat, jobs, asked, clock } = startSubmit({}, [ENDED]);
-  const own = await repeat({ retryOf: 'job-0', priority: 'low', idempotencyKey: 'k' }, REVIEW);
-  assert.notEqual(own.id, 'job-0');
-  assert.deepEqual(
-    [own.owner, own.session_id, own.thread_id, own.provider_id, own.timeout_ms, own.deadline_at - clock.now()],
-    ['review', own.id, own.id, 'one', 5000, 5000],
-  );
-  assert.deepEqual(
-    [own.priority, own.retries, own.retry_on_restart, own.webhook_url, own.idempotency_key],
-    [2, 2, 1, 'https://receiver.example/checked', 'k'],
-  );
-  const { sealedServers, ...request } = requestOf(own);
-  assert.deepEqual(request, {
-    taskPrompt: 'again',
-    routing: { explicitProviderId: 'one' },
-    card: { target: 'who', channel: 'where', accountId: 'a' },
-    retryOf: 'job-0',
-  });
-  assert.match(String(sealedServers), new RegExp(`${own.id}.*"tools"`));
-  assert.ok(!asked.some((line) => line.startsWith('principal')));
-  const byMain = await repeat({ retryOf: 'job-0' }, MAIN);
-  assert.deepEqual([byMain.owner, byMain.priority], ['review', 0]);
-  assert.ok(asked.includes('principal review '), 'it counts for its owner');
-  assert.equal(jobs.length, 3);
-});
-
-test('a job of a named session goes on there when it is run again', async () => {
-  const named = { ...ENDED, session_id: 's', thread_id: 't', webhook_url: '' };
-  const { repeat, asked } = startSubmit({}, [named]);
-  const job = await repeat({ retryOf: 'job-0' }, REVIEW);
-  assert.deepEqual([job.session_id, job.thread_id, job.webhook_url], ['s', 't', '']);
-  assert.ok(!asked.some((line) => line.startsWith('callback')));
-});
-
-test('only an ended job that is seen and may be started is run again, without another task', async () => {
-  const running = { ...ENDED, id: 'job-1', completed_at: null };
-  const { repeat } = startSubmit({}, [ENDED, running]);
-  await refused(repeat({ retryOf: 'job-0', taskPrompt: 'x' }, REVIEW), 'INVALID_PARAMS', /"\/taskPrompt".*leave/);
-  await refused(repeat({ retryOf: 'job-0', callbackUrl: 'x' }, REVIEW), 'INVALID_PARAMS', /"\/callbackUrl"/);
-  for (const retryOf of ['job-9', '\ud800', '']) {
-    await refused(repeat({ retryOf }, REVIEW), 'INVALID_PARAMS', /"\/retryOf".*names no job/);
-  }
-  await refused(repeat({ retryOf: 'job-0' }, principalOf('user:a')), 'INVALID_PARAMS', /names no job/);
-  await refused(repeat({ retryOf: 'job-1' }, REVIEW), 'INVALID_PARAMS', /has not ended/);
-  const reader: Principal = { ...REVIEW, role: 'readonly' };
-  await refused(repeat({ retryOf: 'job-0' }, reader), 'FORBIDDEN');
-  await repeat({ retryOf: 'job-0', timeoutMs: 1000, retries: 0, notBefore: '2030-01-01T00:00:01Z' }, REVIEW);
-});
-
-test('a job of a schedule names the schedule, runs for its owner and has its servers', async () => {
-  const { addScheduled, jobs, asked } = startSubmit();
-  const sealedServers = JSON.stringify([
-    'sch_1',
-    [{ type: 'stdio', name: 'tools', command: 'run', args: [], env: [] }],
-  ]);
-  const more: string[] = [];
-  const task = { taskPrompt: 'each day', sealedServers };
-  const schedule = { id: 'sch_1', owner: 'review', member: '' };
-  const { jobId } = await addScheduled(task, schedule, (id) => {
-    more.push(id);
-    return [];
-  });
-  const [job] = jobs;
-  assert.ok(job);
-  assert.deepEqual([job.id, job.owner, job.schedule_id, more], [jobId, 'review', 'sch_1', [jobId]]);
-  assert.match(String(requestOf(job).sealedServers), new RegExp(`${job.id}.*"tools"`));
-  assert.deepEqual(asked[0], 'principal review ');
-});
-
-test('a check refuses what a submit would refuse, and stores nothing', async () => {
-  const { check, jobs } = startSubmit();
-  await check({ taskPrompt: 'fine' }, 'main');
-  await refused(check({ taskPrompt: '' }, 'main'), 'INVALID_PARAMS');
-  assert.deepEqual(jobs, []);
 });
