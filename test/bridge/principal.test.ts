@@ -43,7 +43,7 @@ test('the operator sees all and is root; every other principal begins with its o
   assert.deepEqual([isOperators('main'), isOperators('review'), isOperators(undefined)], [true, false, false]);
 });
 
-test('people, service accounts and teams are told from tokens and nodes by the whole name', () => {
+test('people, service accounts and teams differ from tokens and nodes by the whole name', () => {
   for (const kind of ['user', 'service', 'team']) {
     assert.equal(personOf(`${kind}:a_B-9`), 'a_B-9');
     assert.equal(isPersons(`${kind}:a`), true);
