@@ -27,7 +27,8 @@ export function loadSettings(
 /** The settings for a command, and what else a part of the system needs to find the data that they name. */
 export async function commandAccess(options: Options, context: CommandContext) {
   const { environment, homeDirectory } = context;
-  return { ...(await loadSettings(options, context)), environment, homeDirectory, clock: systemClock };
+  const say = (text: string) => context.stderr(`trestle: ${text}\n`);
+  return { ...(await loadSettings(options, context)), environment, homeDirectory, clock: systemClock, say };
 }
 
 const ENTRIES = settingEntries(settingsDeclaration.schema).flatMap(({ setting }) =>

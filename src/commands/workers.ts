@@ -3,10 +3,11 @@ import { createRequire } from 'node:module';
 import { pause, systemClock, withinTime } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import type { Figure } from '../platform/http/http-metrics.ts';
-import { checkAddress } from '../platform/http/listen-address.ts';
 import type { Logger } from '../platform/log/logger.ts';
-import { listenAddress, type ServiceName } from '../system/settings.ts';
+import { dataFiles } from '../system/data-directory.ts';
+import { dataDirectory, SERVICE_NAMES, type ServiceName } from '../system/settings.ts';
 import type { SystemSummary } from '../system/start-system.ts';
+import { checkStart } from '../system/stores.ts';
 import { type CommandContext, CommandExit, EXIT_FAILED, type Options } from './command-context.ts';
 import { createCommandLogger, loadSettings } from './load-settings.ts';
 import { printSummary, type WorkerLink } from './serve-until-stopped.ts';
@@ -44,9 +45,12 @@ export async function serveWithWorkers(
   const { settings, file } = await loadSettings(options, context);
   if (settings.database.url === '') throw new AppError('NEEDS_POSTGRES', { what: '--workers' });
   if (settings.cluster.address.startsWith('https:')) throw new AppError('WORKERS_WITHOUT_TLS');
-  await checkAddress(listenAddress(settings, service));
   const { level, format } = settings.log;
   const logger = createCommandLogger(settings, context, { level, format: format === 'text' ? 'pretty' : 'json' });
+  const names = service === undefined ? SERVICE_NAMES : [service];
+  const folder = dataDirectory(settings, context.homeDirectory, context.environment.XDG_DATA_HOME);
+  const say = (text: string) => logger.warn({}, text);
+  await checkStart({ settings, names, files: dataFiles(folder), say });
   const parent = createParent(logger);
   let isOver = false;
   const forward = (signal: NodeJS.Signals) => {

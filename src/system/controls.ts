@@ -20,7 +20,7 @@ import type { DataFiles } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { prepareServiceParts, type RunningService, startServices } from './service-wiring.ts';
 import type { ServiceName } from './settings.ts';
-import { dataFilesOf, openStores, type StoreAccessOptions, throughServer } from './stores.ts';
+import { dataFilesOf, openStores, type StoreAccessOptions, sayWhenSlow, throughServer, waitText } from './stores.ts';
 
 interface ServeControlsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   /** Where the server listens; empty until it does. */
@@ -85,7 +85,11 @@ export interface ServerAccess {
 export async function findServer(options: StoreAccessOptions): Promise<ServerAccess | undefined> {
   const { settings } = options;
   if (settings.database.url !== '') return undefined;
-  const socket = (await dataFilesOf(options)).controlSocket('bridge');
+  const files = await dataFilesOf(options);
+  return sayWhenSlow(askForAccess(files.controlSocket('bridge')), () => options.say?.(waitText(files, ['bridge'])));
+}
+
+async function askForAccess(socket: string): Promise<ServerAccess | undefined> {
   for (let tries = 0; tries < STARTING_TRIES; tries += 1) {
     const answer = await callControlSocket(socket, 'status', {}, TIMEOUT_MS);
     if (answer === undefined) return undefined;
@@ -134,9 +138,11 @@ export async function callControl<Name extends ServiceName, Method extends Contr
     options.settings.database.url === ''
       ? callControlSocket(files.controlSocket(name), method, params, TIMEOUT_MS).catch(refusedThere)
       : undefined;
-  const { result } = await throughServer(askServer, async () => ({
-    result: await callInProcess(options, files, name, method, params),
-  }));
+  const { result } = await throughServer(
+    askServer,
+    async () => ({ result: await callInProcess(options, files, name, method, params) }),
+    () => options.say?.(waitText(files, [name])),
+  );
   return result as ControlResult<Name, Method>;
 }
 

@@ -6,7 +6,7 @@ import { type ChangedSettings, changedSettings } from '../platform/config/settin
 import type { WakeUps } from '../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { createHttpMetrics, type HttpMetrics } from '../platform/http/http-metrics.ts';
-import { type BoundAddress, checkAddress, isLoopbackBind } from '../platform/http/listen-address.ts';
+import { type BoundAddress, isLoopbackBind } from '../platform/http/listen-address.ts';
 import { createListener, isBelow, type Listener } from '../platform/http/listener.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { LogOutput } from '../platform/log/log-output.ts';
@@ -28,7 +28,7 @@ import {
   type Settings,
   settingsDeclaration,
 } from './settings.ts';
-import { databaseFigures, openServerStores, openSharedLimits, refuseSecondServer } from './stores.ts';
+import { checkStart, databaseFigures, openServerStores, openSharedLimits, withoutRepeats } from './stores.ts';
 import { type SettingsInForce, startSystemStatus } from './system-status.ts';
 
 interface SystemOptions {
@@ -99,13 +99,10 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   await using opened = new AsyncDisposableStack();
   const folder = dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME);
   const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
-  if (options.worker === undefined) {
-    // Before any file is made: a start that cannot succeed leaves nothing behind.
-    await refuseSecondServer({ settings, names, files: dataFiles(folder) });
-    await checkAddress(address);
-  }
+  const say = withoutRepeats((text) => logger.warn({}, text));
+  if (options.worker === undefined) await checkStart({ settings, names, files: dataFiles(folder), say });
   const files = await prepareFiles(folder, options.worker);
-  const stores = opened.use(await openServerStores({ settings, names, files, clock }));
+  const stores = opened.use(await openServerStores({ settings, names, files, clock, say }));
   const swept = await sweepLeftovers(files.processes);
   if (swept > 0) logger.warn({ swept }, 'ended processes that an earlier run had left behind');
 

@@ -11,13 +11,14 @@ import type { DatabaseDefinition, Migration } from '../platform/database/migrati
 import { openDatabase } from '../platform/database/open-database.ts';
 import type { ConnectionPool } from '../platform/database/postgres/connection-pool.ts';
 import type { ClusterSchema } from '../platform/database/postgres/limit-buckets.ts';
-import { type OwnerKind, ownSqliteFile } from '../platform/database/sqlite/sqlite-file.ts';
+import { type OwnerKind, ownSqliteFile, parseOwner } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
+import { checkAddress, refusalToListen } from '../platform/http/listen-address.ts';
 import { createSharedBuckets, createStoreWatch, type SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
-import { dataDirectory, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
+import { dataDirectory, listenAddress, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
 
 /** What each service stores. */
 interface ServiceSchemas {
@@ -52,16 +53,20 @@ interface OpenStoresOptions {
   readonly clock: Clock;
   /** A command has the databases for a moment; a server, for as long as it runs. */
   readonly owner: OwnerKind;
+  /** Takes one line for the person who waits. */
+  say?(text: string): void;
 }
 
-export async function openStores({ settings, names, files, clock, owner }: OpenStoresOptions): Promise<Stores> {
+export async function openStores(options: OpenStoresOptions): Promise<Stores> {
+  const { settings, names, files, clock, owner, say } = options;
   await using opened = new AsyncDisposableStack();
   const pool = await openPool(settings.database);
   if (pool !== undefined) opened.defer(() => pool.close());
   async function open<Name extends ServiceName>(name: Name): Promise<Database<ServiceSchemas[Name]> | undefined> {
     if (!names.includes(name)) return undefined;
     const location = storeLocation(settings.database, files, name, pool);
-    return openStore<ServiceSchemas[Name]>(storeDefinition(name), location, clock, owner, opened);
+    const onWait = () => say?.(waitText(files, [name]));
+    return openStore<ServiceSchemas[Name]>(storeDefinition(name), location, { clock, owner, opened, onWait });
   }
   const databases: ServiceDatabases = {
     bridge: await open('bridge'),
@@ -81,30 +86,85 @@ export async function openStores({ settings, names, files, clock, owner }: OpenS
   };
 }
 
+type StartOptions = Pick<OpenStoresOptions, 'settings' | 'names' | 'files'> & Required<Pick<OpenStoresOptions, 'say'>>;
+
+/** Checks what a start needs, before any file is made: a start that cannot succeed leaves nothing behind. */
+export async function checkStart(options: StartOptions): Promise<void> {
+  const { settings, names, files, say } = options;
+  const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
+  const surfaces = names.flatMap((name) => protectionOf(settings, name) ?? []);
+  const reason = refusalToListen({ host: address.host, insecure: settings.insecure, surfaces });
+  if (reason !== undefined) throw new AppError('LISTEN_REFUSED', { reason });
+  await sayWhenSlow(refuseSecondServer(options), () => say(waitText(files, names)));
+  await checkAddress(address);
+}
+
+/** What protects a service, as its surface says it too once it runs; undefined where nothing has to be set. */
+function protectionOf({ bridge, completions }: Settings, name: ServiceName) {
+  if (name === 'bridge') {
+    const isOpen = () => bridge.auth_token === '' && bridge.review_auth_token === '';
+    return { title: 'Bridge', credentialSetting: 'BRIDGE_AUTH_TOKEN', isOpen };
+  }
+  if (name === 'accounts') return undefined;
+  const isOpen = () => completions.master_key === '';
+  return { title: 'Completions', credentialSetting: 'COMPLETIONS_MASTER_KEY', isOpen };
+}
+
 /**
  * Opens the databases for a server. Where another one has them, ALREADY_RUNNING says which; one that is starting is waited
  * for, because it cannot say yet where it listens.
  */
-export function openServerStores(options: Omit<OpenStoresOptions, 'owner'>): Promise<Stores> {
+export function openServerStores(options: Omit<OpenStoresOptions, 'owner'> & StartOptions): Promise<Stores> {
   return throughServer(
     () => refuseSecondServer(options),
     () => openStores({ ...options, owner: 'server' }),
+    () => options.say(waitText(options.files, options.names)),
   );
 }
 
 /** Throws ALREADY_RUNNING when a server that listens has one of these databases. Makes no file. */
-export async function refuseSecondServer({
-  settings,
-  names,
-  files,
-}: Pick<OpenStoresOptions, 'settings' | 'names' | 'files'>): Promise<undefined> {
+async function refuseSecondServer({ settings, names, files }: StartOptions): Promise<undefined> {
   if (settings.database.url !== '') return;
-  for (const name of names) {
-    const asked = callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
+  const asked = names.map(async (name) => {
+    const answer = callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
     // A server that does not answer keeps its files: the lock of the file refuses this start.
-    const { pid, url } = ((await asked.catch(() => undefined))?.result ?? {}) as Partial<RunningServer>;
-    if (url) throw new AppError('ALREADY_RUNNING', { folder: files.folder, url, pid });
+    return ((await answer.catch(() => undefined))?.result ?? {}) as Partial<RunningServer>;
+  });
+  const running = (await Promise.all(asked)).find(({ url }) => url);
+  if (running === undefined) return;
+  const { url, pid } = running;
+  throw new AppError('ALREADY_RUNNING', { folder: files.folder, url, pid });
+}
+
+/** A person who waits for longer must see what for. */
+const SILENT_MS = 1000;
+
+/** Calls `say` once when the work takes longer than a moment. */
+export async function sayWhenSlow<T>(work: Promise<T>, say: () => void): Promise<T> {
+  const cancel = wakefulClock.after(SILENT_MS, say);
+  try {
+    return await work;
+  } finally {
+    cancel();
   }
+}
+
+/** Passes on each line once. */
+export function withoutRepeats(say: (text: string) => void): (text: string) => void {
+  const said = new Set<string>();
+  return (text) => {
+    if (said.has(text)) return;
+    said.add(text);
+    say(text);
+  };
+}
+
+/** Names the process that is waited for: a command that works, or a server that is starting, busy or stopped by a signal. */
+export function waitText({ folder, database }: DataFiles, names: readonly ServiceName[]): string {
+  const owner = names.map((name) => parseOwner(`${database(name)}.pid`)).find((found) => found !== undefined);
+  if (owner?.kind === 'command') return `waiting for a command (pid ${owner.pid}) that uses the data directory ${folder}`;
+  const pid = owner === undefined ? '' : ` (pid ${owner.pid})`;
+  return `waiting for the server${pid} of the data directory ${folder}, which does not answer yet`;
 }
 
 interface RunningServer {
@@ -129,6 +189,8 @@ export interface StoreAccessOptions {
   readonly environment: Environment;
   readonly homeDirectory: string;
   readonly clock: Clock;
+  /** Takes one line for the person who waits. */
+  say?(text: string): void;
 }
 
 /** A database that a command may copy while another process has it open. */
@@ -159,9 +221,11 @@ export async function copyableStores(
   const stores: CopyableDatabase[] = [];
   for (const name of SERVICE_NAMES) {
     const location = storeLocation(options.settings.database, files, name);
+    const onWait = () => options.say?.(waitText(files, [name]));
     const store = await throughServer(
       async () => (location.engine === 'sqlite' ? servedStore(name, files.controlSocket(name)) : undefined),
-      () => openStore(storeDefinition(name), location, options.clock, 'command', opened),
+      () => openStore(storeDefinition(name), location, { clock: options.clock, owner: 'command', opened, onWait }),
+      onWait,
     );
     stores.push(store);
   }
@@ -173,18 +237,29 @@ const PAUSE_MS = 50;
 
 /**
  * Asks the running server, or else does it here. A server that has just taken the files and does not answer yet is
- * waited for.
+ * waited for; `onWait` is called once when that, or an answer, takes longer than a moment.
  */
-export async function throughServer<T>(ask: () => Promise<T | undefined>, doHere: () => Promise<T>): Promise<T> {
-  const deadline = systemClock.monotonic() + SERVER_START_WAIT_MS;
+export async function throughServer<T>(
+  ask: () => Promise<T | undefined>,
+  doHere: () => Promise<T>,
+  onWait: () => void,
+): Promise<T> {
+  const began = systemClock.monotonic();
+  let hasSaid = false;
+  const sayOnce = () => {
+    if (!hasSaid) onWait();
+    hasSaid = true;
+  };
   for (;;) {
-    const answer = await ask();
+    const answer = await sayWhenSlow(ask(), sayOnce);
     if (answer !== undefined) return answer;
     try {
       return await doHere();
     } catch (error) {
       const isTaken = error instanceof AppError && error.code === 'STORAGE_IN_USE';
-      if (!isTaken || systemClock.monotonic() > deadline) throw error;
+      const waitedMs = systemClock.monotonic() - began;
+      if (!isTaken || waitedMs > SERVER_START_WAIT_MS) throw error;
+      if (waitedMs > SILENT_MS) sayOnce();
       await pause(wakefulClock, PAUSE_MS);
     }
   }
@@ -199,16 +274,20 @@ async function servedStore(name: ServiceName, socket: string): Promise<CopyableD
   };
 }
 
+interface OpenStoreOptions extends Pick<OpenStoresOptions, 'clock' | 'owner'> {
+  readonly opened: AsyncDisposableStack;
+  /** Called when another process has the file for longer than a moment. */
+  onWait(): void;
+}
+
 /** Opens a service's database, and claims it for this process where it is a file; `opened` closes and releases it. */
 async function openStore<Schema>(
   definition: DatabaseDefinition,
   location: DatabaseLocation,
-  clock: Clock,
-  owner: OwnerKind,
-  opened: AsyncDisposableStack,
+  { clock, owner, opened, onWait }: OpenStoreOptions,
 ): Promise<Database<Schema>> {
   if (location.engine === 'sqlite') {
-    const ownership = await ownSqliteFile(location.file, owner);
+    const ownership = await sayWhenSlow(ownSqliteFile(location.file, owner), onWait);
     opened.defer(() => ownership.release());
   }
   const database = await openDatabase<Schema>({ ...definition, location, clock });

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { readdir, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { inTime } from '../kit/in-time.ts';
@@ -175,6 +177,26 @@ test('SIGUSR2 replaces the workers one after the other, and no call fails; one t
     PATIENCE_MS,
   );
   assert.equal(await program.stop(), 0);
+});
+
+test('with --workers, too, a taken port or a missing credential is one line, and leaves nothing behind', async (t) => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  t.after(() => taken.close());
+  await once(taken, 'listening');
+  const { port } = taken.address() as AddressInfo;
+  const cases = [
+    { listen: `127.0.0.1:${port}`, exit: 1, text: `Port ${port} of 127.0.0.1 is in use by node` },
+    { listen: '0.0.0.0:0', exit: 78, text: 'set BRIDGE_AUTH_TOKEN and COMPLETIONS_MASTER_KEY, listen on 127.0.0.1' },
+  ];
+  for (const { listen, exit, text } of cases) {
+    const folder = await temporaryFolder(t);
+    const place = ['--database', postgres.url, '--data-dir', join(folder, 'data'), '--listen', listen];
+    const { code, stderr } = await runProgram(['serve', '--workers', '2', ...place]);
+    assert.equal(code, exit, stderr);
+    assert.equal(stderr.trim().split('\n').length, 1, stderr);
+    assert.ok(stderr.includes(text), stderr);
+    assert.deepEqual(await readdir(folder), [], text);
+  }
 });
 
 test('--workers is refused on SQLite, with the reason', async () => {

@@ -175,7 +175,8 @@ async function readOwner(file: string): Promise<Owner | undefined> {
   return undefined;
 }
 
-function parseOwner(file: string): Owner | undefined {
+/** The owner that a file such as `bridge.db.pid` names; undefined where it names none. */
+export function parseOwner(file: string): Owner | undefined {
   try {
     const text = readFileSync(file, 'utf8');
     const pid = Number.parseInt(text, 10);
