@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { linesOf } from '../../src/console/parts/diff-lines.ts';
-import { moneyText, pieces, safeLink, shortPath, spanText, visible } from '../../src/console/parts/text.ts';
+import { moneyText, pieces, safeLink, shortPath, spanText, titleText, visible } from '../../src/console/parts/text.ts';
 import fc from '../kit/properties.ts';
 
 test('what cannot be seen is shown by its code point', () => {
@@ -57,6 +57,34 @@ test('times, money and paths are short', () => {
   assert.deepEqual([spanText(5000), spanText(125_000), spanText(7_300_000)], ['5 s', '2 min', '2 h']);
   assert.deepEqual([moneyText(0.0012), moneyText(3.5), moneyText(0)], ['$0.0012', '$3.50', '$0.00']);
   assert.equal(shortPath('/home/ann/code/app'), 'code/app');
+});
+
+test('a title has no marks of Markdown, and everything else stays as it is', () => {
+  const shown: Readonly<Record<string, string>> = {
+    'Make it **complete**': 'Make it complete',
+    '**All** of *it*, ~~not~~ `half`.': 'All of it, not half.',
+    '***both*** and **a *b* c**': 'both and a b c',
+    '## A heading': 'A heading',
+    '> - [x] **done**': 'done',
+    'see [the page](https://example.com/a_b) and ![a picture](x.png)': 'see the page and a picture',
+    '`**kwargs**` and ``a ` b``': '**kwargs** and a ` b',
+  };
+  for (const [title, text] of Object.entries(shown)) assert.equal(titleText(title), text, title);
+  const kept = ['2 * 3 * 4', 'src/*/a/*', '*.ts and *.js', '__init__.py', 'snake_case_name', '**', '#12 is open', 'a[0](b c)'];
+  for (const title of [...kept, '2**3**4', 'x `unclosed', '-5 degrees', '']) assert.equal(titleText(title), title);
+  assert.equal(titleText('**rm \u202e**'), 'rm ⟨U+202E⟩');
+  fc.assert(
+    fc.property(fc.string(), (text) => titleText(text) !== '' || text === ''),
+    { endOnFailure: true },
+  );
+});
+
+test('one place writes times: a screen that wrote its own would show another zone or form', () => {
+  const folder = new URL('../../src/console/', import.meta.url).pathname;
+  const own = globSync('**/*.{ts,tsx}', { cwd: folder }).filter((file) =>
+    /\.toLocale(?:Date|Time)?String\(/.test(readFileSync(folder + file, 'utf8')),
+  );
+  assert.deepEqual(own, ['parts/text.ts']);
 });
 
 test('a diff comes from two texts, or from the diff of the agent', () => {

@@ -42,7 +42,8 @@ async function startBoard(scope: Scope) {
 test('the board: filters and views in the address, a sorted list, and cards that answer, stop, rename and archive', async (t) => {
   const { program, start, one, other } = await startBoard(t);
   await start('done', 'say apple', one);
-  await start('echoed', 'zebra', other, 'builtin');
+  // Its title is shown and sorted without the marks.
+  await start('echoed', '**zebra**', other, 'builtin');
   const asking = start('asking', 'ask', one);
   const waiting = start('waiting', 'wait', other);
   const { page, problems } = await openPage(t, `${program.url}/console`);

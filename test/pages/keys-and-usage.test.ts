@@ -114,3 +114,50 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   for (const each of [key, next]) assert.equal((await call('demo/echo', each)).status, 401);
   assert.deepEqual(problems, []);
 });
+
+/** A place where it is another day than in UTC, whatever the time is. */
+const FAR_ZONE = new Date().getUTCHours() < 10 ? 'Pacific/Pago_Pago' : 'Pacific/Kiritimati';
+/** Browsers and Node may write different spaces. */
+const plainSpaces = (text: string) => text.replaceAll(/\s/g, ' ');
+const textThere = (at: string) => plainSpaces(new Date(at).toLocaleString('en-US', { timeZone: FAR_ZONE }));
+
+test('times are those of the browser, and its days are the days of filters', async (t) => {
+  const { page, problems, url } = await openAsAda(t, '/console/audit', {}, { timezoneId: FAR_ZONE });
+  const moment = page.locator('tbody time').first();
+  const at = (await moment.getAttribute('datetime')) ?? '';
+  assert.ok(Math.abs(Date.now() - Date.parse(at)) < 600_000, at);
+  assert.equal(plainSpaces(await moment.innerText()), textThere(at));
+  const note = plainSpaces((await moment.getAttribute('title')) ?? '');
+  assert.match(note, / · request \S+$/);
+  assert.equal(note.replace(/ · request .*/, ''), `${textThere(at)} ${FAR_ZONE}`);
+
+  await page.goto(`${url}/console/keys`);
+  await page.getByLabel('Name').fill('laptop');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  const key = await page.locator('pre').first().innerText();
+  const answered = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+    body: JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  assert.equal(answered.status, 200, await answered.text());
+  const today = new Intl.DateTimeFormat('en-CA', { timeZone: FAR_ZONE }).format(new Date());
+  const utcDay = new Date().toISOString().slice(0, 10);
+  assert.notEqual(today, utcDay);
+  const calls = page.getByRole('row', { name: /demo\/echo ok 200/ });
+  await until('the call to be listed for its day there', async () => {
+    await page.goto(`${url}/console/calls?from=${today}&to=${today}`);
+    await page.getByRole('row').nth(1).or(page.getByText('No call matches.')).first().waitFor();
+    return (await calls.count()) === 1;
+  });
+  await page.goto(`${url}/console/calls?from=${utcDay}&to=${utcDay}`);
+  await page.getByText('No call matches.').waitFor();
+  await page.getByLabel('From').fill(today);
+  await page.getByLabel('To', { exact: true }).fill(today);
+  await calls.first().waitFor();
+
+  await page.goto(`${url}/console/usage?by=day`);
+  await page.getByRole('row', { name: new RegExp(`^${today} 1 0 `) }).waitFor();
+  await page.getByText(`to ${today}`).waitFor();
+  assert.deepEqual(problems, []);
+});

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Locator, Page } from 'playwright-core';
 import { freePort } from '../kit/free-port.ts';
 import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
-import { type OpenPage, openPage } from './open-page.ts';
+import { type OpenPage, openPage, type PageOptions } from './open-page.ts';
 
 export const PASSWORD = 'copper kettle 47 over the pass';
 /** With these, people have to log in. */
@@ -20,7 +20,12 @@ export interface LoggedIn extends OpenPage {
 }
 
 /** A program with Ada as its first administrator, who has logged in and looks at the given path. */
-export async function openAsAda(scope: Scope, path: string, settings: object = {}): Promise<LoggedIn> {
+export async function openAsAda(
+  scope: Scope,
+  path: string,
+  settings: object = {},
+  options: PageOptions = {},
+): Promise<LoggedIn> {
   const port = await freePort();
   const config = join(await temporaryFolder(scope), 'trestle.yaml');
   await writeFile(config, JSON.stringify(settings));
@@ -34,7 +39,7 @@ export async function openAsAda(scope: Scope, path: string, settings: object = {
     body: JSON.stringify({ token, name: 'Ada', email: 'ada@example.com', password: PASSWORD }),
   });
   assert.equal(made.status, 201);
-  const opened = await openPage(scope, `${url}/login?next=${encodeURIComponent(path)}`);
+  const opened = await openPage(scope, `${url}/login?next=${encodeURIComponent(path)}`, options);
   await logIn(opened.page, 'ada@example.com', PASSWORD);
   await opened.page.waitForURL(`${url}${path}`);
   return { program, url, ...opened };

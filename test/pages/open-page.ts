@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
-import { chromium, type Page } from 'playwright-core';
+import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Scope } from '../kit/running-program.ts';
 import { timeLimit } from '../kit/time.ts';
 
@@ -14,13 +14,16 @@ export interface OpenPage {
   readonly problems: readonly string[];
 }
 
+/** What the browser is like. */
+export type PageOptions = Pick<BrowserContextOptions, 'timezoneId'>;
+
 /** Opens an address in a Chromium of its own, which ends with the test. `npm run test:console` says which one it is. */
-export async function openPage(scope: Scope, url: string): Promise<OpenPage> {
+export async function openPage(scope: Scope, url: string, options: PageOptions = {}): Promise<OpenPage> {
   const executablePath = process.env.CHROMIUM;
   assert.ok(executablePath, 'CHROMIUM names no browser: run this by npm run test:console');
   const browser = await chromium.launch({ executablePath, timeout: timeLimit(STEP_MS) });
   scope.after(() => browser.close());
-  const page = await browser.newPage();
+  const page = await browser.newPage(options);
   page.setDefaultTimeout(timeLimit(STEP_MS));
   const problems: string[] = [];
   page.on('console', (message) => {

@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useId, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
-import { spanText, visible, zonedText } from './text.ts';
+import { momentText, type Shown, spanText, visible, zonedText } from './text.ts';
 
 /** What happened, what to do, and what to tell the operator of the server. */
 export function ErrorBox({ error, children }: { readonly error: unknown; readonly children?: ReactNode }) {
@@ -151,17 +151,24 @@ export function Since({ at, until }: { readonly at: number; readonly until?: num
   );
 }
 
+interface MomentProps {
+  readonly at: number | string;
+  readonly shown?: Shown;
+  /** Shown on hover, too. */
+  readonly note?: string;
+}
+
 /** A moment in the zone of the browser, which is named on hover. */
-export function Moment({ at }: { readonly at: number | string }) {
+export function Moment({ at, shown, note = '' }: MomentProps) {
   return (
-    <time dateTime={new Date(at).toISOString()} title={zonedText(at)}>
-      {new Date(at).toLocaleString()}
+    <time dateTime={new Date(at).toISOString()} title={[zonedText(at), note].filter(Boolean).join(' · ')}>
+      {momentText(at, shown)}
     </time>
   );
 }
 
 /** One part of a page, with its heading. */
-export function Part(props: { readonly title: string; readonly text?: string; readonly children: ReactNode }) {
+export function Part(props: { readonly title: string; readonly text?: ReactNode; readonly children: ReactNode }) {
   const { title, text, children } = props;
   const id = useId();
   return (

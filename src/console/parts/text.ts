@@ -96,7 +96,44 @@ export function dayText(at: number): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
+/** What is shown of a moment. */
+export type Shown = 'day and time' | 'day' | 'time';
+
+/** A moment in that zone, as the language of the browser writes it. The only place where the console writes times. */
+export function momentText(at: number | string, shown: Shown = 'day and time'): string {
+  const date = new Date(at);
+  if (shown === 'day') return date.toLocaleDateString();
+  return shown === 'time' ? date.toLocaleTimeString() : date.toLocaleString();
+}
+
 /** A moment with the name of the zone. */
 export function zonedText(at: number | string): string {
-  return `${new Date(at).toLocaleString()} ${TIME_ZONE}`;
+  return `${momentText(at)} ${TIME_ZONE}`;
+}
+
+/** Code as it is, links and pictures, and what stands between the same marks: `**bold**`, `*so*`, `~~not~~`. */
+const CODE_OR_LINK = /(`+)(.+?)\1|!?\[([^\]]*)\]\([^()\s]*\)/g;
+const MARKED = /(?<![\w*~/\\])(\*{1,3}|~~)(?=[^\s*~])(.*?[^\s*~])\1(?![\w*~/])/g;
+/** A heading, a quotation, or an entry of a list. */
+const LINE_START = /^\s*(?:#{1,6}\s+|>\s*|[-*+]\s+(?:\[[ xX]\]\s+)?)+/;
+/** Marks lie within marks, seldom deeper. */
+const MAX_MARKS = 3;
+
+/** One line without the marks of Markdown. `2 * 3 * 4`, `src/*.ts` and `__init__` are no marks. */
+function withoutMarks(line: string): string {
+  const code: string[] = [];
+  let text = line.replace(LINE_START, '').replaceAll(CODE_OR_LINK, (_all, _ticks, inside, label) => {
+    if (inside === undefined) return label;
+    code.push(inside.trim());
+    return `\u0000${code.length - 1}\u0000`;
+  });
+  for (let round = 0; round < MAX_MARKS; round += 1) text = text.replaceAll(MARKED, '$2');
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: what stands for code above
+  return text.replaceAll(/\u0000(\d+)\u0000/g, (_all, place) => code[Number(place)] ?? '').trim();
+}
+
+/** The first line of a task or an answer, as it is shown where there is room for one. */
+export function titleText(title: string): string {
+  // NUL stands for code above; a title that has one is not from a person.
+  return visible((title.includes('\u0000') ? '' : withoutMarks(title)) || title);
 }

@@ -2,6 +2,7 @@ import { useEffect, useState, useSyncExternalStore } from 'react';
 import { useLocation } from 'wouter';
 import type { Live } from '../../client/trestle-client.ts';
 import { sessionAddress } from '../data/bridge.ts';
+import { Moment } from '../parts/parts.tsx';
 import { visible } from '../parts/text.ts';
 import { useConsole } from './console-context.ts';
 
@@ -82,14 +83,14 @@ export function ConnectionNotice() {
   if (!isLost && isSilent) {
     return (
       <p className="notice" role="status">
-        No sign of the server since {new Date(live?.status().heardAt ?? 0).toLocaleTimeString()}.
+        No sign of the server since <Moment at={live?.status().heardAt ?? 0} shown="time" />.
       </p>
     );
   }
   if (!isLost || !isLate) return null;
   return (
     <p className="notice" role="status">
-      No connection since {new Date(status.heardAt).toLocaleTimeString()}. Trying again …
+      No connection since <Moment at={status.heardAt} shown="time" />. Trying again …
     </p>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useId, useMemo, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
 import { listSessions, sessionAddress } from '../data/bridge.ts';
 import { Dialog } from '../parts/parts.tsx';
-import { shortPath, visible } from '../parts/text.ts';
+import { shortPath, titleText, visible } from '../parts/text.ts';
 import { useConsole } from './console-context.ts';
 import { type Action, keysText, SHORTCUTS } from './shortcuts.ts';
 
@@ -60,7 +60,7 @@ export default function Palette({ screens, actions, own, onClose }: PaletteProps
     const ofSessions = known.map((session) => ({
       id: `${session.owner}/${session.sessionId}`,
       group: 'Session' as const,
-      label: visible(session.title),
+      label: titleText(session.title),
       hint: `${session.state.replace('_', ' ')} · ${visible(shortPath(session.folder))}`,
       run: () => go(sessionAddress(session, own)),
     }));

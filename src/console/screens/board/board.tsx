@@ -5,7 +5,7 @@ import type { SessionQuery, Summary } from '../../../bridge/contract/workbench.t
 import { listAgents, listSessions, sessionAddress } from '../../data/bridge.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
 import { ErrorBox, Since, useFilters } from '../../parts/parts.tsx';
-import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
+import { countText, moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS } from '../../shell/shortcuts.ts';
 import { useOwnTeams } from '../teams/own-teams.ts';
@@ -239,7 +239,7 @@ function Folders({ sessions }: { readonly sessions: readonly Summary[] }) {
 
 /** THE TABLE of the list: what a column shows, and what it is sorted by. */
 const LIST: readonly { readonly name: string; readonly by: (session: Summary) => string | number }[] = [
-  { name: 'Session', by: ({ title }) => title.toLowerCase() },
+  { name: 'Session', by: ({ title }) => titleText(title).toLowerCase() },
   { name: 'State', by: ({ state }) => STATES.indexOf(state) },
   { name: 'Agent', by: ({ providerId }) => providerId },
   { name: 'Folder', by: ({ folder }) => folder },
@@ -281,7 +281,7 @@ function List({ sessions }: { readonly sessions: readonly Summary[] }) {
           {sorted.map((session) => (
             <tr key={`${session.owner}/${session.sessionId}`}>
               <td>
-                <Link href={sessionAddress(session, own)}>{visible(session.title)}</Link>
+                <Link href={sessionAddress(session, own)}>{titleText(session.title)}</Link>
               </td>
               <td>{session.state.replace('_', ' ')}</td>
               <td>{session.providerId}</td>

@@ -11,7 +11,7 @@ import {
   trestle,
 } from '../../data/bridge.ts';
 import { ErrorBox, Since } from '../../parts/parts.tsx';
-import { moneyText, shortPath, visible } from '../../parts/text.ts';
+import { moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { useWork } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
@@ -119,7 +119,7 @@ export function Swiped({ session, onDone }: SwipedProps) {
   }, [isStopping]);
   return (
     <div className="notice" role="status">
-      {isStopping ? 'Stopping' : 'Archived'} “{visible(title)}”.{' '}
+      {isStopping ? 'Stopping' : 'Archived'} “{titleText(title)}”.{' '}
       <button type="button" disabled={work.isBusy} onClick={undo}>
         Undo
       </button>
@@ -136,14 +136,15 @@ export function Card({ session, questions, hasState = false, onSwiped }: CardPro
   const { sessionId, title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
   const { files, added, removed } = session.changed;
   const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed';
-  const line = doing !== '' ? doing : failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
+  const ended = failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
+  const line = doing !== '' ? titleText(doing) : visible(ended);
   const asked = questions.find((one) => one.sessionId === sessionId && one.owner === session.owner);
   return (
     <article className="card" {...swipe}>
       <Link href={sessionAddress(session, own)}>
-        <span className="title">{visible(title)}</span>
+        <span className="title">{titleText(title)}</span>
         <span className="quiet">{providerId}</span>
-        <span className={failed ? 'failed' : ''}>{visible(line)}</span>
+        <span className={failed ? 'failed' : ''}>{line}</span>
         <span className="quiet">
           {hasState ? `${state.replace('_', ' ')} · ` : ''}
           {queuedTurns > 0 ? `${queuedTurns} waiting · ` : ''}
@@ -210,7 +211,7 @@ function CardActions({ session }: { readonly session: Summary }) {
   return (
     <>
       <details className="menu">
-        <summary aria-label={`Actions for ${title}`}>⋯</summary>
+        <summary aria-label={`Actions for ${titleText(title)}`}>⋯</summary>
         <div>
           {isRunning ? (
             <button

@@ -4,7 +4,7 @@ import { Link, useLocation, useParams } from 'wouter';
 import type { JobDetails } from '../../../client/trestle-client.ts';
 import { sessionAddress, trestle } from '../../data/bridge.ts';
 import { Markdown } from '../../parts/markdown.tsx';
-import { ErrorBox, Since } from '../../parts/parts.tsx';
+import { ErrorBox, Moment, Since } from '../../parts/parts.tsx';
 import { countText, spanText, visible } from '../../parts/text.ts';
 import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
@@ -120,10 +120,10 @@ function Details({ job }: { readonly job: JobDetails }) {
   const { result, error, errorCode, deliveries } = job;
   const output = result?.output ?? '';
   const rows: readonly (readonly [string, ReactNode])[] = [
-    ['Submitted', <Moment key="at" at={job.createdAt} />],
-    ['Not before', job.notBefore === null ? null : <Moment key="at" at={job.notBefore} />],
-    ['Started', job.startedAt === null ? null : <Moment key="at" at={job.startedAt} />],
-    ['Ended', job.completedAt === null ? null : <Moment key="at" at={job.completedAt} />],
+    ['Submitted', <When key="at" at={job.createdAt} />],
+    ['Not before', job.notBefore === null ? null : <When key="at" at={job.notBefore} />],
+    ['Started', job.startedAt === null ? null : <When key="at" at={job.startedAt} />],
+    ['Ended', job.completedAt === null ? null : <When key="at" at={job.completedAt} />],
     ['Ran', job.durationMs === null ? null : spanText(job.durationMs)],
     ['Time limit', spanText(job.timeoutMs)],
     ['Agent', visible(job.providerId)],
@@ -197,7 +197,7 @@ function Details({ job }: { readonly job: JobDetails }) {
                 <span className={outcome === 'failed' ? 'failed' : ''}>{outcome}</span>{' '}
                 <span className="quiet">{visible(detail)}</span>
               </div>
-              <Moment at={startedAt} />
+              <When at={startedAt} />
             </li>
           ))}
         </ul>
@@ -206,13 +206,16 @@ function Details({ job }: { readonly job: JobDetails }) {
   );
 }
 
-function Moment({ at }: { readonly at: string }) {
+/** A moment, and how long ago it was. */
+function When({ at }: { readonly at: string }) {
   return (
     <span>
-      {new Date(at).toLocaleString()}{' '}
-      <span className="quiet">
-        (<Since at={Date.parse(at)} /> {Date.parse(at) > Date.now() ? '' : 'ago'})
-      </span>
+      <Moment at={at} />{' '}
+      {Date.parse(at) > Date.now() ? null : (
+        <span className="quiet">
+          (<Since at={Date.parse(at)} /> ago)
+        </span>
+      )}
     </span>
   );
 }

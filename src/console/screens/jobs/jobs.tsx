@@ -4,8 +4,8 @@ import { Link, useLocation } from 'wouter';
 import type { ListJobsParams } from '../../../bridge/contract/jobs.ts';
 import type { JobRecord } from '../../../client/trestle-client.ts';
 import { trestle } from '../../data/bridge.ts';
-import { AgentField, Dialog, ErrorBox, More, Since, TaskField, useFilters } from '../../parts/parts.tsx';
-import { spanText, visible } from '../../parts/text.ts';
+import { AgentField, Dialog, ErrorBox, Moment, More, Since, TaskField, useFilters } from '../../parts/parts.tsx';
+import { spanText, titleText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 
@@ -141,7 +141,7 @@ function Table({ jobs }: { readonly jobs: readonly JobRecord[] }) {
           {jobs.map((job) => (
             <tr key={job.jobId}>
               <td>
-                <Link href={jobAddress(job.jobId)}>{visible(job.taskPrompt) || job.jobId}</Link>
+                <Link href={jobAddress(job.jobId)}>{titleText(job.taskPrompt) || job.jobId}</Link>
               </td>
               <td>
                 <JobState job={job} />
@@ -169,7 +169,8 @@ export function JobState({ job }: { readonly job: Pick<JobRecord, 'status' | 'er
       <span className={`chip ${status}`}>{status}</span>{' '}
       <span className="quiet">
         {errorCode ?? ''}
-        {isLater ? `from ${new Date(notBefore).toLocaleString()}` : ''}
+        {isLater ? 'from ' : ''}
+        {isLater ? <Moment at={notBefore} /> : null}
         {retried > 0 ? ` run again ${retried} times` : ''}
       </span>
     </>

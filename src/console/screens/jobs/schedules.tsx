@@ -11,7 +11,7 @@ import {
   removeSchedule,
   runSchedule,
 } from '../../data/bridge.ts';
-import { AgentField, Dialog, ErrorBox, Field, More, TaskField } from '../../parts/parts.tsx';
+import { AgentField, Dialog, ErrorBox, Field, Moment, More, TaskField } from '../../parts/parts.tsx';
 import { TIME_ZONE, visible } from '../../parts/text.ts';
 import { Confirm, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useOwnName } from '../../shell/console-context.ts';
@@ -118,9 +118,7 @@ function Table({ schedules, work, onChanged, onShow, onRemove }: TableProps) {
                 </button>
               </td>
               <td data-name="When">{whenText(schedule)}</td>
-              <td data-name="Next">
-                {schedule.nextAt === null ? 'paused' : new Date(schedule.nextAt).toLocaleString()}
-              </td>
+              <td data-name="Next">{schedule.nextAt === null ? 'paused' : <Moment at={schedule.nextAt} />}</td>
               <td data-name="Last">
                 <LastTime schedule={schedule} />
               </td>
@@ -160,7 +158,11 @@ function Table({ schedules, work, onChanged, onShow, onRemove }: TableProps) {
 function LastTime({ schedule: { last, lastJobId } }: { readonly schedule: Schedule }) {
   return (
     <>
-      {last === null ? '' : `${last.result} ${new Date(last.at).toLocaleString()} ${visible(last.message)}`}{' '}
+      {last === null ? null : (
+        <>
+          {last.result} <Moment at={last.at} /> {visible(last.message)}
+        </>
+      )}{' '}
       {lastJobId === null ? null : <Link href={jobAddress(lastJobId)}>Last job</Link>}
     </>
   );
@@ -189,7 +191,9 @@ function Details({ scheduleId, onClose }: { readonly scheduleId: string; readonl
           {data.upcoming.length === 0 ? <p>None: it is paused.</p> : null}
           <ol>
             {data.upcoming.map((time) => (
-              <li key={time}>{new Date(time).toLocaleString()}</li>
+              <li key={time}>
+                <Moment at={time} />
+              </li>
             ))}
           </ol>
         </>

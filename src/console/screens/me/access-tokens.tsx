@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import type { AccessToken, NewAccessToken } from '../../../accounts/contract/tokens.ts';
 import { createToken, listTokens, revokeToken } from '../../data/own-account.ts';
-import { ErrorBox, Field, Part, Since } from '../../parts/parts.tsx';
+import { ErrorBox, Field, Moment, Part, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -38,7 +38,7 @@ export function AccessTokens() {
             <div>
               <b>{visible(token.name)}</b> <code>{token.hint}…</code>
               <p className="quiet">
-                {token.scopes.join(', ')} · until {new Date(token.expiresAt).toLocaleDateString()} ·{' '}
+                {token.scopes.join(', ')} · until <Moment at={token.expiresAt} shown="day" /> ·{' '}
                 {token.lastUsedAt === null ? 'not used yet' : 'used '}
                 {token.lastUsedAt === null ? null : <Since at={Date.parse(token.lastUsedAt)} />}
                 {token.lastUsedAt === null ? '' : ' ago'}

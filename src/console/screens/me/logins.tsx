@@ -10,7 +10,7 @@ import {
   removeCredential,
 } from '../../data/own-account.ts';
 import { Problem } from '../../data/request.ts';
-import { ErrorBox, Field, Part, Since } from '../../parts/parts.tsx';
+import { ErrorBox, Field, Moment, Part, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
 
@@ -34,7 +34,7 @@ export function Logins() {
             <div>
               <b>{deviceName(userAgent)}</b> {current ? <span className="chip running">this one</span> : null}
               <p className="quiet" title={visible(userAgent)}>
-                {visible(address)} · since {new Date(createdAt).toLocaleString()} · used{' '}
+                {visible(address)} · since <Moment at={createdAt} /> · used{' '}
                 <Since at={Date.parse(lastSeenAt)} /> ago
               </p>
             </div>
@@ -117,7 +117,7 @@ export function Passkeys() {
               <b>{nameOf(credential)}</b>
               <p className="quiet">
                 {credential.kind === 'passkey' ? 'passkey' : 'linked login'} · added{' '}
-                {new Date(credential.createdAt).toLocaleDateString()}
+                <Moment at={credential.createdAt} shown="day" />
                 {credential.lastUsedAt === null ? ' · not used yet' : ' · used '}
                 {credential.lastUsedAt === null ? null : <Since at={Date.parse(credential.lastUsedAt)} />}
                 {credential.lastUsedAt === null ? '' : ' ago'}

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import type { Subscription } from '../../../accounts/contract/own-data.ts';
 import { cancelSubscription, listSubscriptions } from '../../data/own-account.ts';
 import { ErrorBox, Part } from '../../parts/parts.tsx';
-import { visible } from '../../parts/text.ts';
+import { momentText, visible } from '../../parts/text.ts';
 import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
 
 const OVER: ReadonlySet<string> = new Set(['cancelled', 'expired']);
@@ -65,7 +65,7 @@ export function Subscriptions() {
 }
 
 function timesOf({ createdAt, expiresAt, cancelledAt }: Subscription): string {
-  const day = (time: string) => new Date(time).toLocaleDateString();
+  const day = (time: string) => momentText(time, 'day');
   return [
     `since ${day(createdAt)}`,
     ...(expiresAt === undefined ? [] : [`until ${day(expiresAt)}`]),

@@ -2,6 +2,7 @@ import { type FormEvent, useId, useState } from 'react';
 import type { NewKey } from '../../../accounts/contract/own-data.ts';
 import type { KeyChange, KeyInfo } from '../../../completions/contract/keys.ts';
 import { Field } from '../../parts/parts.tsx';
+import { dayText } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 
 const PERIODS = ['day', 'month', 'total'] as const;
@@ -38,7 +39,7 @@ export function KeyForm({ action, before, onSubmit }: KeyFormProps) {
   const [limits, setLimits] = useState(() => LIMITS.map((limit) => `${before?.[limit.name] ?? ''}`));
   const [stored, setStored] = useState<string>(before?.store_content ?? '');
   const [hasLimits] = useState(limits.some((limit) => limit !== ''));
-  const oldDay = before?.expires_at ? localDay(new Date(before.expires_at)) : '';
+  const oldDay = before?.expires_at ? dayText(Date.parse(before.expires_at)) : '';
   const [until, setUntil] = useState(oldDay);
   function submit(event: FormEvent): void {
     event.preventDefault();
@@ -146,11 +147,6 @@ export function KeyForm({ action, before, onSubmit }: KeyFormProps) {
 
 function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
-}
-
-/** `2030-01-31`, as the person's clock has it. */
-function localDay(at: Date): string {
-  return `${at.getFullYear()}-${`${at.getMonth() + 1}`.padStart(2, '0')}-${`${at.getDate()}`.padStart(2, '0')}`;
 }
 
 function endOfDay(day: string): string {

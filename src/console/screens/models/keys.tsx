@@ -4,7 +4,7 @@ import { Link } from 'wouter';
 import type { KeyInfo } from '../../../completions/contract/keys.ts';
 import { changeKey, createKey, listKeys, removeKey, rotateKey } from '../../data/completions.ts';
 import { BASE } from '../../data/request.ts';
-import { Dialog, ErrorBox, LogIn } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, LogIn, Moment } from '../../parts/parts.tsx';
 import { countText, moneyText, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -158,13 +158,17 @@ function Table(props: TableActions & { readonly keys: readonly KeyInfo[] }) {
               </td>
               <td data-name="Models">{key.models.length === 0 ? 'all' : visible(key.models.join(', '))}</td>
               <td data-name="Limits">{limitText(key)}</td>
-              <td data-name="Created">{new Date(key.created_at).toLocaleDateString()}</td>
+              <td data-name="Created">
+                <Moment at={key.created_at} shown="day" />
+              </td>
               <td data-name="Ends">
-                {!key.enabled
-                  ? 'disabled'
-                  : key.expires_at === null
-                    ? 'never'
-                    : new Date(key.expires_at).toLocaleDateString()}
+                {!key.enabled ? (
+                  'disabled'
+                ) : key.expires_at === null ? (
+                  'never'
+                ) : (
+                  <Moment at={key.expires_at} shown="day" />
+                )}
               </td>
               <td>
                 <button type="button" onClick={() => onEnable(key)}>

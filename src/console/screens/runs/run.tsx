@@ -8,7 +8,7 @@ import { openSessionStream } from '../../live/session-stream.ts';
 import { CompareDialog } from '../../parts/diff.tsx';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Part } from '../../parts/parts.tsx';
-import { visible } from '../../parts/text.ts';
+import { momentText, titleText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { Conversation } from '../session/conversation.tsx';
@@ -93,7 +93,7 @@ export default function RunScreen() {
               >
                 {runs.map(({ turnId, startedAt }, place) => (
                   <option key={turnId} value={turnId}>
-                    {place + 1} · {new Date(startedAt).toLocaleString()}
+                    {place + 1} · {momentText(startedAt)}
                   </option>
                 ))}
               </select>
@@ -151,7 +151,7 @@ function Header({ name, isRunning }: { readonly name: SessionName; readonly isRu
   const address = addressOf(name);
   return (
     <header className="bar">
-      <h1>{visible(view.data?.session.title ?? name.sessionId)}</h1>
+      <h1>{titleText(view.data?.session.title ?? name.sessionId)}</h1>
       <Link href={address}>Open the session</Link>
       {asked === 0 ? null : (
         <Link href={address} className="chip needs_you">

@@ -4,7 +4,7 @@ import { Link } from 'wouter';
 import type { Summary } from '../../../bridge/contract/workbench.ts';
 import { listSessions, sessionAddress } from '../../data/bridge.ts';
 import { ErrorBox, Since } from '../../parts/parts.tsx';
-import { countText, visible } from '../../parts/text.ts';
+import { countText, titleText } from '../../parts/text.ts';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { useOwnerText } from '../teams/own-teams.ts';
 
@@ -80,7 +80,7 @@ function Table({ runs }: { readonly runs: readonly Summary[] }) {
           {runs.map((run) => (
             <tr key={`${run.owner}/${run.sessionId}`}>
               <td>
-                <Link href={sessionAddress(run, own).replace('/sessions/', '/runs/')}>{visible(run.title)}</Link>
+                <Link href={sessionAddress(run, own).replace('/sessions/', '/runs/')}>{titleText(run.title)}</Link>
               </td>
               <td>
                 <span className={`chip ${run.state}`}>{run.state.replace('_', ' ')}</span>

@@ -17,7 +17,7 @@ import {
 import { Problem } from '../../data/request.ts';
 import { openSessionStream, type SessionStream } from '../../live/session-stream.ts';
 import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
-import { countText, moneyText, shortPath, visible } from '../../parts/text.ts';
+import { countText, moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { CopyButton, CopyCurl } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS, tipOf, useShortcuts } from '../../shell/shortcuts.ts';
@@ -269,7 +269,7 @@ const Header = memo(function Header(props: HeaderProps) {
       {title === undefined ? (
         <h1>
           <button type="button" className="plain" title="Rename" onClick={() => setTitle(session?.title ?? '')}>
-            {visible(session?.title ?? name.sessionId)}
+            {titleText(session?.title ?? name.sessionId)}
           </button>
         </h1>
       ) : (
@@ -340,7 +340,7 @@ const Header = memo(function Header(props: HeaderProps) {
       {isClosing ? (
         <Dialog title="Close this session?" onClose={() => setClosing(false)}>
           <p>
-            This removes “{visible(session?.title ?? name.sessionId)}” with its history. Files in its folder stay.
+            This removes “{titleText(session?.title ?? name.sessionId)}” with its history. Files in its folder stay.
             Archiving only hides it.
           </p>
           <button

@@ -2,6 +2,7 @@ import { type KeyboardEvent, memo, type PointerEvent, useLayoutEffect, useMemo, 
 import type { SessionName, Turn } from '../../data/bridge.ts';
 import { BASE } from '../../data/request.ts';
 import type { Folded, Update } from '../../live/fold-updates.ts';
+import { Moment } from '../../parts/parts.tsx';
 import { TerminalText } from '../../parts/terminal-text.tsx';
 import { countText, visible } from '../../parts/text.ts';
 import { ChangesPane, useChangedFiles } from './changes-pane.tsx';
@@ -201,9 +202,9 @@ function Events({ updates, lastSeq }: { readonly updates: readonly Update[]; rea
         <details key={update.seq} className="event">
           <summary>
             <code>{update.seq}</code> {update.kind}{' '}
-            <time className="quiet" dateTime={new Date(update.at).toISOString()}>
-              {new Date(update.at).toLocaleTimeString()}
-            </time>
+            <span className="quiet">
+              <Moment at={update.at} shown="time" />
+            </span>
           </summary>
           <pre>{visible(JSON.stringify(update, undefined, 2))}</pre>
         </details>

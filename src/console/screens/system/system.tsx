@@ -11,7 +11,7 @@ import {
   type SystemSettings,
 } from '../../data/system.ts';
 import { LineChart } from '../../parts/chart.tsx';
-import { ErrorBox, Part, Since } from '../../parts/parts.tsx';
+import { ErrorBox, Moment, Part, Since } from '../../parts/parts.tsx';
 import { countText, spanText, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 
@@ -103,7 +103,7 @@ function LastHour({ data: { series, step_s: step, to } }: { readonly data: Syste
         })}
       </dl>
       <p className="quiet">
-        {span} until {new Date(to).toLocaleTimeString()}, of the instance that serves this page.
+        {span} until <Moment at={to} shown="time" />, of the instance that serves this page.
       </p>
     </>
   );
@@ -149,7 +149,8 @@ function Instances({ data: { instances } }: { readonly data: SystemInstances }) 
           <span className="quiet">
             {visible(version)} · settings {visible(load.settingsDigest)} · {load.sessions} sessions at work ·{' '}
             {load.sockets} sockets · clock {load.clockDifferenceMs} ms · runs for <Since at={Date.parse(startedAt)} />
-            {isThis ? '' : `, seen at ${new Date(heartbeatAt).toLocaleTimeString()}`}
+            {isThis ? '' : ', seen at '}
+            {isThis ? null : <Moment at={heartbeatAt} shown="time" />}
           </span>
         </li>
       ))}

@@ -12,8 +12,8 @@ import {
   removeMember,
   removeTeam,
 } from '../../data/teams.ts';
-import { ErrorBox, Field, Part } from '../../parts/parts.tsx';
-import { countText, moneyText, visible } from '../../parts/text.ts';
+import { ErrorBox, Field, Moment, Part } from '../../parts/parts.tsx';
+import { countText, dayText, moneyText, TIME_ZONE, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { Invitations } from '../users/invitations.tsx';
@@ -132,23 +132,28 @@ function Header({ team, isAdmin }: { readonly team: Team; readonly isAdmin: bool
   );
 }
 
-/** The first day that counts for the budget, in UTC; without a budget that of this month. */
-function firstDay({ budget, createdAt }: Team): string {
+/** From when usage is shown. A budget counts days and months in UTC; without one, this month of the browser is shown. */
+function countedFrom({ budget, createdAt }: Team): { readonly from: string; readonly tz: string; readonly at: number } {
+  if (budget === null) {
+    const from = `${dayText(Date.now()).slice(0, 8)}01`;
+    return { from, tz: TIME_ZONE, at: Date.parse(`${from}T00:00:00`) };
+  }
   const today = new Date().toISOString().slice(0, 10);
-  if (budget?.period === 'day') return today;
-  return budget?.period === 'total' ? createdAt.slice(0, 10) : `${today.slice(0, 8)}01`;
+  const month = `${today.slice(0, 8)}01`;
+  const from = { day: today, month, total: createdAt.slice(0, 10) }[budget.period];
+  return { from, tz: 'UTC', at: Date.parse(from) };
 }
 
 function TeamUsage({ team }: { readonly team: Team }) {
-  const from = firstDay(team);
+  const { from, tz, at } = countedFrom(team);
   const { data, error } = useQuery({
-    queryKey: ['usage', 'team', team.id, from],
-    queryFn: () => readUsage({ owner: ownerOfTeam(team.id), group_by: 'model', from }),
+    queryKey: ['usage', 'team', team.id, from, tz],
+    queryFn: () => readUsage({ owner: ownerOfTeam(team.id), group_by: 'model', from, tz }),
   });
   const total = data?.total;
   const budget = team.budget?.usd ?? 0;
   return (
-    <Part title="Usage" text={`Calls to models since ${from}, days in UTC.`}>
+    <Part title="Usage" text={<>Calls to models since <Moment at={at} />.</>}>
       <ErrorBox error={error} />
       {total === undefined ? null : (
         <>
@@ -207,7 +212,7 @@ function Members({ team, isAdmin }: { readonly team: Team; readonly isAdmin: boo
             <div>
               <b>{visible(member.name)}</b> {isSelf(member) ? <span className="quiet">this is you</span> : null}
               <p className="quiet">
-                {member.role} · since {new Date(member.createdAt).toLocaleDateString()} · <code>{member.userId}</code>
+                {member.role} · since <Moment at={member.createdAt} shown="day" /> · <code>{member.userId}</code>
               </p>
             </div>
             <div className="answers">

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import type { Team } from '../../../accounts/contract/teams.ts';
 import { createTeam, listAllTeams, listOwnTeams } from '../../data/teams.ts';
-import { ErrorBox, More } from '../../parts/parts.tsx';
+import { ErrorBox, Moment, More } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { budgetText, TeamForm } from './team-form.tsx';
@@ -110,7 +110,9 @@ function Table({ teams, hasRoles }: { readonly teams: readonly Team[]; readonly 
               {hasRoles ? <td data-name="You are">{role}</td> : null}
               <td data-name="Plan">{plan ?? 'none'}</td>
               <td data-name="Budget">{budget === null ? 'no limit' : budgetText(budget)}</td>
-              <td data-name="Since">{new Date(createdAt).toLocaleDateString()}</td>
+              <td data-name="Since">
+                <Moment at={createdAt} shown="day" />
+              </td>
             </tr>
           ))}
         </tbody>

@@ -81,8 +81,8 @@ function Table({ entries, onFilter }: TableProps) {
           {entries.map(({ id, at, event, actor, subject, address, requestId, details }) => (
             <tr key={id}>
               <td>{filtering('event', event)}</td>
-              <td title={requestId === '' ? undefined : `request ${requestId}`}>
-                <Moment at={at} />
+              <td>
+                <Moment at={at} note={requestId === '' ? '' : `request ${requestId}`} />
               </td>
               <td data-name="Who">{filtering('actor', actor)}</td>
               <td data-name="Whom">{filtering('subject', subject)}</td>

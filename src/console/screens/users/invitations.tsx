@@ -3,7 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import type { PlanView } from '../../../accounts/contract/own-data.ts';
 import type { Invitation } from '../../../accounts/contract/registration.ts';
 import { invite, listInvitations, listPlans, revokeInvitation } from '../../data/administration.ts';
-import { ErrorBox, Field, Since } from '../../parts/parts.tsx';
+import { ErrorBox, Field, Moment, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -47,7 +47,7 @@ export function Invitations({ team }: { readonly team?: string }) {
               <b>{visible(invitation.email ?? 'anyone who has the link')}</b> as {invitation.role}
               <p className="quiet">
                 made <Since at={Date.parse(invitation.createdAt)} /> ago · until{' '}
-                {new Date(invitation.expiresAt).toLocaleDateString()} · {invitation.mailed ? 'mailed' : 'by link'}
+                <Moment at={invitation.expiresAt} shown="day" /> · {invitation.mailed ? 'mailed' : 'by link'}
               </p>
             </div>
             {mayInvite ? (

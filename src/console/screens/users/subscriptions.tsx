@@ -2,8 +2,8 @@ import { keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from '@t
 import { type FormEvent, useId, useState } from 'react';
 import type { OwnedSubscription, PlanView, SubscriptionStatus } from '../../../accounts/contract/own-data.ts';
 import { listAllSubscriptions, listPlans, setSubscriptionStatus } from '../../data/administration.ts';
-import { Dialog, ErrorBox, More, Part, useFilters } from '../../parts/parts.tsx';
-import { visible } from '../../parts/text.ts';
+import { Dialog, ErrorBox, Moment, More, Part, useFilters } from '../../parts/parts.tsx';
+import { countText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 
@@ -109,7 +109,9 @@ function Table({ rows, onChoose }: TableProps) {
               </td>
               <td data-name="Gives the plan">{plan === '' ? 'none' : visible(plan)}</td>
               <td data-name="Asked for">{planId === '' ? '–' : visible(planId)}</td>
-              <td data-name="Changed">{new Date(updatedAt).toLocaleString()}</td>
+              <td data-name="Changed">
+                <Moment at={updatedAt} />
+              </td>
             </tr>
           ))}
         </tbody>
@@ -152,8 +154,13 @@ function Decision({ subscription, plans, onClose }: DecisionProps) {
           {visible(user.name)} <span className="quiet">{visible(user.email)}</span>
         </p>
         <p className="quiet">
-          <code>{subscription.id}</code> · since {new Date(createdAt).toLocaleString()}
-          {expiresAt === undefined ? '' : ` · until ${new Date(expiresAt).toLocaleString()}`}
+          <code>{subscription.id}</code> · since <Moment at={createdAt} />
+          {expiresAt === undefined ? null : (
+            <>
+              {' '}
+              · until <Moment at={expiresAt} />
+            </>
+          )}
           {facts.length === 0 ? '' : ` · ${visible(facts.join(' · '))}`}
         </p>
         {mayDecide ? (
@@ -198,7 +205,7 @@ interface PlansProps {
 }
 
 const limitText = (limit: number, unit: string) =>
-  limit === 0 ? `no limit of ${unit}` : `${limit.toLocaleString()} ${unit}`;
+  limit === 0 ? `no limit of ${unit}` : `${countText(limit)} ${unit}`;
 
 /** The plans of the settings: they are changed there, under `plans`. */
 function Plans({ plans, onShow }: PlansProps) {

@@ -3,7 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import { Link } from 'wouter';
 import type { User } from '../../../accounts/contract/conventions.ts';
 import { actOnUser, listUsers, removeUser, setPlan, setRole, type UserAction } from '../../data/administration.ts';
-import { Dialog, ErrorBox, Field, More, useFilters } from '../../parts/parts.tsx';
+import { Dialog, ErrorBox, Field, Moment, More, useFilters } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
 import { CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -88,7 +88,9 @@ function Table({ users, onChoose }: { readonly users: readonly User[]; readonly 
                 <UserState user={user} />
               </td>
               <td data-name="Second factor">{user.mfaEnabled ? 'on' : 'off'}</td>
-              <td data-name="Since">{new Date(user.createdAt).toLocaleDateString()}</td>
+              <td data-name="Since">
+                <Moment at={user.createdAt} shown="day" />
+              </td>
             </tr>
           ))}
         </tbody>
@@ -100,7 +102,11 @@ function Table({ users, onChoose }: { readonly users: readonly User[]; readonly 
 function UserState({ user }: { readonly user: User }) {
   if (!user.active) return <span className="chip failed">paused</span>;
   if (user.deletesAt !== undefined) {
-    return <span className="chip needs_you">deleted on {new Date(user.deletesAt).toLocaleDateString()}</span>;
+    return (
+      <span className="chip needs_you">
+        deleted on <Moment at={user.deletesAt} shown="day" />
+      </span>
+    );
   }
   return <span className="chip running">active</span>;
 }
