@@ -10,6 +10,7 @@ import {
   serveControlSocket,
 } from '../platform/control-socket/control-socket.ts';
 import type { AnyDatabase } from '../platform/database/database.ts';
+import { parseOwner } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import { describeError, isExpected, platformErrors } from '../platform/errors/error-table.ts';
 import { RemoteError } from '../platform/json-rpc/envelope.ts';
@@ -86,7 +87,17 @@ export async function findServer(options: StoreAccessOptions): Promise<ServerAcc
   const { settings } = options;
   if (settings.database.url !== '') return undefined;
   const files = await dataFilesOf(options);
-  return sayWhenSlow(askForAccess(files.controlSocket('bridge')), () => options.say?.(waitText(files, ['bridge'])));
+  const asked = askForAccess(files.controlSocket('bridge')).catch((error) => throwSilent(error, files, 'bridge'));
+  return sayWhenSlow(asked, () => options.say?.(waitText(files, ['bridge'])));
+}
+
+/** Names the server that has not answered in time; throws any other error as it is. */
+function throwSilent(error: unknown, files: DataFiles, name: ServiceName): never {
+  if (!(error instanceof AppError) || error.code !== 'CALL_TIMEOUT') throw error;
+  const { folder, database } = files;
+  const pid = parseOwner(`${database(name)}.pid`)?.pid;
+  const owner = pid === undefined ? '' : ` (pid ${pid})`;
+  throw new AppError('SERVER_SILENT', { folder, owner, pid: pid ?? '<pid>', seconds: TIMEOUT_MS / 1000 }, { cause: error });
 }
 
 async function askForAccess(socket: string): Promise<ServerAccess | undefined> {
@@ -136,7 +147,9 @@ export async function callControl<Name extends ServiceName, Method extends Contr
   const files = await dataFilesOf(options);
   const askServer = async () =>
     options.settings.database.url === ''
-      ? callControlSocket(files.controlSocket(name), method, params, TIMEOUT_MS).catch(refusedThere)
+      ? callControlSocket(files.controlSocket(name), method, params, TIMEOUT_MS)
+          .catch((error) => throwSilent(error, files, name))
+          .catch(refusedThere)
       : undefined;
   const { result } = await throughServer(
     askServer,

@@ -12,6 +12,11 @@ export const systemErrors = {
     message:
       'Trestle is already running on the data directory {folder}: {url} (pid {pid}). Use that one, or stop it first (kill {pid}). For a second one beside it, give --data-dir and --listen.',
   },
+  SERVER_SILENT: {
+    status: 504,
+    message:
+      'The server of the data directory {folder}{owner} has not answered for {seconds} s. If it hangs, end it (kill -9 {pid}) and start it again.',
+  },
   SECRET_KEY_MISSING: {
     status: 500,
     message:

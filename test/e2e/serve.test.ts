@@ -87,11 +87,14 @@ test('B-24: a public address without a credential is refused with 78 and one lin
   }
 });
 
-test('beside a server that does not answer, a start and a command say what they wait for', async (t) => {
+test('beside a server that does not answer, a start and commands say what they wait for, and doctor says so', async (t) => {
   const first = await startProgram(t);
   const place = ['--data-dir', first.dataDirectory, '--listen', '127.0.0.1:0'];
   first.child.kill('SIGSTOP');
-  for (const words of [['serve'], ['key', 'list']]) {
+  const { code, stdout } = await runProgram(['doctor', ...place]);
+  assert.equal(code, 1);
+  assert.match(stdout, new RegExp(`broken +server +runs and does not answer; .*kill -9 ${first.pid}`));
+  for (const words of [['serve'], ['key', 'list'], ['sessions', 'list']]) {
     const second = startPiped(t, [...words, ...place]);
     await until('the line that says what is waited for', () => second.stderr().includes('waiting for the server'));
     assert.equal(second.child.exitCode, null, 'it is said before the wait is over');

@@ -49,10 +49,10 @@ export async function diagnose(options: StoreAccessOptions): Promise<readonly Fi
   const files = dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
   const folder = await dataDirectoryFinding(files.folder);
   const usable = folder.state !== 'broken';
-  const serverPid = usable ? await runningServer(files) : undefined;
+  const server = usable ? await runningServer(files) : undefined;
   const stored = usable
     ? [
-        ...(serverPid === undefined ? [] : [fine('server', `runs (pid ${serverPid})`)]),
+        ...(server === undefined ? [] : [server.finding]),
         ...(await databaseFindings(settings, files)),
         ...(await legacyPlanFindings(settings, files)),
         ...(await webhookFindings(settings, files)),
@@ -66,7 +66,7 @@ export async function diagnose(options: StoreAccessOptions): Promise<readonly Fi
     runtimeFinding(process.version),
     folder,
     ...stored,
-    await portFinding(settings, serverPid),
+    await portFinding(settings, server?.pid),
     ...accessFindings(settings, listenAddress(settings).host),
     registrationFinding(settings, usable ? await setupChoices(settings, files) : []),
     ...(await issuerFindings(settings, clock)),

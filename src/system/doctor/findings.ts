@@ -5,6 +5,7 @@ import type { SetupChoice } from '../../accounts/setup/setup-choices.ts';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
 import { callControlSocket } from '../../platform/control-socket/control-socket.ts';
 import { countRows, inspectDatabase, readDatabaseTime, readRows } from '../../platform/database/inspect-database.ts';
+import { parseOwner } from '../../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
 import { checkAddress } from '../../platform/http/listen-address.ts';
@@ -135,11 +136,24 @@ export async function databaseClockFindings(
 
 const STATUS_TIMEOUT_MS = 2000;
 
-/** The process that serves this data directory, if one runs. */
-export async function runningServer(files: DataFiles): Promise<number | undefined> {
+/** The process that serves this data directory, if one runs. One that does not answer is named by its lock. */
+export async function runningServer(
+  files: DataFiles,
+): Promise<{ readonly pid: number | undefined; readonly finding: Finding } | undefined> {
   for (const name of SERVICE_NAMES) {
-    const answer = await callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
-    if (answer !== undefined) return (answer.result as { pid: number }).pid;
+    const asked = callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
+    const answer = await asked.catch((error) => {
+      if (error instanceof AppError && error.code === 'CALL_TIMEOUT') return 'silent' as const;
+      throw error;
+    });
+    if (answer === undefined) continue;
+    if (answer !== 'silent') {
+      const { pid } = answer.result as { readonly pid: number };
+      return { pid, finding: fine('server', `runs (pid ${pid})`) };
+    }
+    const pid = parseOwner(`${files.database(name)}.pid`)?.pid;
+    const end = pid === undefined ? 'end it' : `end it (kill -9 ${pid})`;
+    return { pid, finding: broken('server', `runs and does not answer; if it hangs, ${end} and start it again`) };
   }
   return undefined;
 }
