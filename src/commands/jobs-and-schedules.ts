@@ -30,7 +30,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     print(command, context, page, scheduleTable(page.schedules, Date.now()));
   });
   schedules.action(list);
-  schedules.command('list').description('The same.').action(list);
+  schedules.command('list').description('Does the same as trestle schedules, with the same options.').action(list);
   schedules
     .command('add')
     .description('Creates a schedule, which runs a task as a job at certain times.')
@@ -218,7 +218,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
     print(command, context, page, jobTable(page.jobs, Date.now()));
   });
   jobs.action(list);
-  jobs.command('list').description('The same.').action(list);
+  jobs.command('list').description('Does the same as trestle jobs, with the same options.').action(list);
   jobs
     .command('show')
     .description('Prints a job with its result and every attempt to deliver it, as JSON.')

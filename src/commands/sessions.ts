@@ -55,7 +55,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     print(command, context, page, sessionTable(page.sessions, Date.now()));
   });
   sessions.action(list);
-  sessions.command('list').description('The same.').action(list);
+  sessions.command('list').description('Does the same as trestle sessions, with the same options.').action(list);
   sessions
     .command('show')
     .description('Shows a session with its last turns.')

@@ -97,7 +97,11 @@ function throwSilent(error: unknown, files: DataFiles, name: ServiceName): never
   const { folder, database } = files;
   const pid = parseOwner(`${database(name)}.pid`)?.pid;
   const owner = pid === undefined ? '' : ` (pid ${pid})`;
-  throw new AppError('SERVER_SILENT', { folder, owner, pid: pid ?? '<pid>', seconds: TIMEOUT_MS / 1000 }, { cause: error });
+  throw new AppError(
+    'SERVER_SILENT',
+    { folder, owner, pid: pid ?? '<pid>', seconds: TIMEOUT_MS / 1000 },
+    { cause: error },
+  );
 }
 
 async function askForAccess(socket: string): Promise<ServerAccess | undefined> {

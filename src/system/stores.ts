@@ -162,7 +162,8 @@ export function withoutRepeats(say: (text: string) => void): (text: string) => v
 /** Names the process that is waited for: a command that works, or a server that is starting, busy or stopped by a signal. */
 export function waitText({ folder, database }: DataFiles, names: readonly ServiceName[]): string {
   const owner = names.map((name) => parseOwner(`${database(name)}.pid`)).find((found) => found !== undefined);
-  if (owner?.kind === 'command') return `waiting for a command (pid ${owner.pid}) that uses the data directory ${folder}`;
+  if (owner?.kind === 'command')
+    return `waiting for a command (pid ${owner.pid}) that uses the data directory ${folder}`;
   const pid = owner === undefined ? '' : ` (pid ${owner.pid})`;
   return `waiting for the server${pid} of the data directory ${folder}, which does not answer yet`;
 }

@@ -70,7 +70,16 @@ test('a title has no marks of Markdown, and everything else stays as it is', () 
     '`**kwargs**` and ``a ` b``': '**kwargs** and a ` b',
   };
   for (const [title, text] of Object.entries(shown)) assert.equal(titleText(title), text, title);
-  const kept = ['2 * 3 * 4', 'src/*/a/*', '*.ts and *.js', '__init__.py', 'snake_case_name', '**', '#12 is open', 'a[0](b c)'];
+  const kept = [
+    '2 * 3 * 4',
+    'src/*/a/*',
+    '*.ts and *.js',
+    '__init__.py',
+    'snake_case_name',
+    '**',
+    '#12 is open',
+    'a[0](b c)',
+  ];
   for (const title of [...kept, '2**3**4', 'x `unclosed', '-5 degrees', '']) assert.equal(titleText(title), title);
   assert.equal(titleText('**rm \u202e**'), 'rm ⟨U+202E⟩');
   fc.assert(

@@ -56,8 +56,8 @@ async function record(): Promise<void> {
   });
   const url = `http://localhost:${port}`;
   const browser = await launchWithFonts(scope, executablePath);
-  const people = await browser.newContext({ baseURL: url, extraHTTPHeaders: { origin: url } });
-  const nobody = await browser.newContext({ baseURL: url, extraHTTPHeaders: { origin: url } });
+  const people = await browser.newContext({ baseURL: url, timezoneId: 'UTC', extraHTTPHeaders: { origin: url } });
+  const nobody = await browser.newContext({ baseURL: url, timezoneId: 'UTC', extraHTTPHeaders: { origin: url } });
   const answers: Recording['answers'][number][] = [];
   const places = new Map<string, number>();
   const screens: Record<string, Record<string, number>> = {};

@@ -34,8 +34,7 @@ export function Logins() {
             <div>
               <b>{deviceName(userAgent)}</b> {current ? <span className="chip running">this one</span> : null}
               <p className="quiet" title={visible(userAgent)}>
-                {visible(address)} · since <Moment at={createdAt} /> · used{' '}
-                <Since at={Date.parse(lastSeenAt)} /> ago
+                {visible(address)} · since <Moment at={createdAt} /> · used <Since at={Date.parse(lastSeenAt)} /> ago
               </p>
             </div>
             {current ? null : (

@@ -153,7 +153,14 @@ function TeamUsage({ team }: { readonly team: Team }) {
   const total = data?.total;
   const budget = team.budget?.usd ?? 0;
   return (
-    <Part title="Usage" text={<>Calls to models since <Moment at={at} />.</>}>
+    <Part
+      title="Usage"
+      text={
+        <>
+          Calls to models since <Moment at={at} />.
+        </>
+      }
+    >
       <ErrorBox error={error} />
       {total === undefined ? null : (
         <>
