@@ -57,7 +57,7 @@ test('jobs: submitted, followed, stopped, run again; with their deliveries, and 
   assert.equal(answer.status, 200);
   await page.keyboard.press('g');
   await page.keyboard.press('j');
-  const row = page.getByRole('row', { name: /say \*\*done\*\*.*completed.*scripted/ });
+  const row = page.getByRole('row', { name: /say done.*completed.*scripted/ });
   await row.waitFor();
   await row.getByText('sent').waitFor();
   await page.getByRole('button', { name: 'failed' }).click();
