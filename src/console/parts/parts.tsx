@@ -49,7 +49,7 @@ export function NotSentYet({ isWaiting }: { readonly isWaiting: boolean }) {
   );
 }
 
-interface FieldProps {
+export interface FieldProps {
   readonly label: string;
   readonly value: string;
   readonly onChange: (value: string) => void;

@@ -6,7 +6,7 @@ import { Field, LogIn, Part } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
-import { PASSWORD_HINT, passwordProblem } from '../sign-in/password-rules.ts';
+import { NewPasswordField, passwordProblem } from '../sign-in/new-password.tsx';
 import { AccessTokens } from './access-tokens.tsx';
 import { Logins, Passkeys } from './logins.tsx';
 import { SecondFactor } from './second-factor.tsx';
@@ -118,15 +118,7 @@ function Password() {
           autoComplete="current-password"
           required
         />
-        <Field
-          label="New password"
-          type="password"
-          value={next}
-          onChange={setNext}
-          autoComplete="new-password"
-          required
-          hint={PASSWORD_HINT}
-        />
+        <NewPasswordField label="New password" value={next} onChange={setNext} />
         <button type="submit" disabled={work.isBusy}>
           Change the password
         </button>

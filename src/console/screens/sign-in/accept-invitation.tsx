@@ -3,7 +3,7 @@ import { useLocation } from 'wouter';
 import { acceptInvitation, logIn } from '../../data/accounts.ts';
 import { Problem } from '../../data/request.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
-import { PASSWORD_HINT, passwordProblem, useToken } from './password-rules.ts';
+import { NewPasswordField, passwordProblem, useToken } from './new-password.tsx';
 
 /** Refusals after which an address has to be given: the invitation names none, or another one. */
 const EMAIL_PROBLEMS: ReadonlySet<string> = new Set(['missing_credentials', 'invalid_email']);
@@ -55,15 +55,7 @@ export default function AcceptInvitation() {
           required={asksForEmail}
           hint="Leave it empty if the invitation was mailed to you."
         />
-        <Field
-          label="Password"
-          type="password"
-          value={password}
-          onChange={setPassword}
-          autoComplete="new-password"
-          required
-          hint={PASSWORD_HINT}
-        />
+        <NewPasswordField value={password} onChange={setPassword} />
         <ErrorBox error={problem} />
         <button type="submit" className="primary" disabled={isBusy}>
           Create my account

@@ -2,7 +2,7 @@ import { type FormEvent, useState } from 'react';
 import { Link } from 'wouter';
 import { forgot, resetPassword } from '../../data/accounts.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
-import { PASSWORD_HINT, passwordProblem, useToken } from './password-rules.ts';
+import { NewPasswordField, passwordProblem, useToken } from './new-password.tsx';
 
 /** A new password by a mailed link; without one, the form that mails the link. */
 export default function Password() {
@@ -83,16 +83,7 @@ function Reset({ token }: { readonly token: string }) {
     <>
       <h1>Choose a password</h1>
       <form onSubmit={(event) => void submit(event)}>
-        <Field
-          label="New password"
-          type="password"
-          value={password}
-          onChange={setPassword}
-          autoComplete="new-password"
-          required
-          autoFocus
-          hint={PASSWORD_HINT}
-        />
+        <NewPasswordField label="New password" value={password} onChange={setPassword} autoFocus />
         <ErrorBox error={problem} />
         <button type="submit" className="primary">
           Set the password

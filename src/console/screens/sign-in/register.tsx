@@ -2,7 +2,7 @@ import { type FormEvent, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { logIn, register, sendCode } from '../../data/accounts.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
-import { PASSWORD_HINT, passwordProblem } from './password-rules.ts';
+import { NewPasswordField, passwordProblem } from './new-password.tsx';
 
 /** An account by an e-mail address that a mailed code verifies. */
 export default function Register() {
@@ -43,15 +43,7 @@ export default function Register() {
       <form onSubmit={(event) => void submit(event)}>
         <Field label="Name" value={name} onChange={setName} autoComplete="name" required maxLength={64} autoFocus />
         <Field label="E-mail address" type="email" value={email} onChange={setEmail} autoComplete="username" required />
-        <Field
-          label="Password"
-          type="password"
-          value={password}
-          onChange={setPassword}
-          autoComplete="new-password"
-          required
-          hint={PASSWORD_HINT}
-        />
+        <NewPasswordField value={password} onChange={setPassword} />
         {isSent ? (
           <Field
             label="Code"

@@ -5,7 +5,7 @@ import type { FirstAdmin } from '../../../accounts/contract/registration.ts';
 import { completeSetup, forgetBearer, logIn, readSetup, readSystem } from '../../data/accounts.ts';
 import { Problem } from '../../data/request.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
-import { PASSWORD_HINT, passwordProblem, useToken } from './password-rules.ts';
+import { NewPasswordField, PASSWORD_HINT, passwordProblem, useToken } from './new-password.tsx';
 
 const REGISTRATION = { open: 'Anyone', invite: 'People with an invitation', closed: 'Nobody' } as const;
 
@@ -103,22 +103,11 @@ function SetupForm({ token, options }: SetupFormProps) {
         required
         maxLength={254}
       />
-      <Field
-        label="Password"
-        type="password"
-        value={password}
-        onChange={setPassword}
-        autoComplete="new-password"
-        required
-        hint={passwordHint(password)}
-      />
-      <Field
+      <NewPasswordField value={password} onChange={setPassword} hint={passwordHint(password)} />
+      <NewPasswordField
         label="Password again"
-        type="password"
         value={again}
         onChange={setAgain}
-        autoComplete="new-password"
-        required
         hint={again === '' || again === password ? undefined : 'The two passwords differ.'}
       />
       {who === undefined || plans === undefined ? null : (

@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'react';
+import { Field, type FieldProps } from '../../parts/parts.tsx';
 
 /** The rule that a page can check before it asks; the server also refuses passwords that are known or contain the name. */
 const MIN_LENGTH = 8;
@@ -8,6 +9,15 @@ export const PASSWORD_HINT = `At least ${MIN_LENGTH} characters, and none of the
 /** What is wrong with a password, as far as the page can know. */
 export function passwordProblem(password: string): string | undefined {
   return password.length < MIN_LENGTH ? `The password needs at least ${MIN_LENGTH} characters.` : undefined;
+}
+
+/** The field for a password that a person chooses. */
+export function NewPasswordField(
+  props: Pick<FieldProps, 'value' | 'onChange' | 'autoFocus' | 'hint'> & Partial<Pick<FieldProps, 'label'>>,
+) {
+  return (
+    <Field label="Password" hint={PASSWORD_HINT} {...props} type="password" autoComplete="new-password" required />
+  );
 }
 
 /**
