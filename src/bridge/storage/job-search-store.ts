@@ -65,12 +65,13 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .orderBy('priority')
       .orderBy('id')
       .limit(MAX_SEARCHED);
-    // Few jobs run: this list is read once, by the index on `instance`.
+    // Few jobs run: this list is read once, by the index on `instance`. Compared as it is, the owner would lead SQLite to its own
+    // index, and so through all jobs that the owner has ever had.
     const running = query
       .selectFrom('jobs as running')
       .select('running.session_id')
       .where('running.instance', 'is not', null)
-      .where('running.owner', '=', given.owner);
+      .where(sql<string>`running.owner || ''`, '=', given.owner);
     return (
       query
         .selectFrom(oldest.as('oldest'))
