@@ -93,8 +93,7 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/bridge/forwarding/create-forwarding.ts'],
-      judges: ['test/bridge/forwarding/{followed,forwarded,groups,scripted}-*.test.ts'],
-      without: 'a thousand messages|999 starts',
+      judges: ['test/bridge/forwarding/{create-forwarding,followed-sessions}.test.ts'],
     },
   ],
   // Who may do what, and what an agent may do without asking.
