@@ -80,7 +80,17 @@ test('a title has no marks of Markdown, and everything else stays as it is', () 
     '#12 is open',
     'a[0](b c)',
   ];
-  for (const title of [...kept, '2**3**4', 'x `unclosed', '-5 degrees', '']) assert.equal(titleText(title), title);
+  for (const title of [
+    ...kept,
+    '2**3**4',
+    'x `unclosed',
+    '``a`',
+    '*a',
+    '-5 degrees',
+    '',
+    `**${'long '.repeat(300)}x**`,
+  ])
+    assert.equal(titleText(title), title);
   assert.equal(titleText('**rm \u202e**'), 'rm ⟨U+202E⟩');
   fc.assert(
     fc.property(fc.string(), (text) => titleText(text) !== '' || text === ''),

@@ -111,29 +111,81 @@ export function zonedText(at: number | string): string {
   return `${momentText(at)} ${TIME_ZONE}`;
 }
 
-/** Code as it is, links and pictures, and what stands between the same marks: `**bold**`, `*so*`, `~~not~~`. */
-const CODE_OR_LINK = /(`+)(.+?)\1|!?\[([^\]]*)\]\([^()\s]*\)/g;
-const MARKED = /(?<![\w*~/\\])(\*{1,3}|~~)(?=[^\s*~])(.*?[^\s*~])\1(?![\w*~/])/g;
 /** A heading, a quotation, or an entry of a list. */
 const LINE_START = /^\s*(?:#{1,6}\s+|>\s*|[-*+]\s+(?:\[[ xX]\]\s+)?)+/;
+const MARKS = ['***', '**', '*', '~~'];
 /** Marks lie within marks, seldom deeper. */
-const MAX_MARKS = 3;
+const MAX_DEPTH = 3;
+/** A longer line is shown as it is: each mark is looked for up to its end. */
+const MAX_MARKED_LENGTH = 1000;
+
+/** A part of a line between marks, and where the line goes on after it. */
+interface Marked {
+  readonly inside: string;
+  readonly isCode: boolean;
+  readonly end: number;
+}
 
 /** One line without the marks of Markdown. `2 * 3 * 4`, `src/*.ts` and `__init__` are no marks. */
-function withoutMarks(line: string): string {
-  const code: string[] = [];
-  let text = line.replace(LINE_START, '').replaceAll(CODE_OR_LINK, (_all, _ticks, inside, label) => {
-    if (inside === undefined) return label;
-    code.push(inside.trim());
-    return `\u0000${code.length - 1}\u0000`;
-  });
-  for (let round = 0; round < MAX_MARKS; round += 1) text = text.replaceAll(MARKED, '$2');
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: what stands for code above
-  return text.replaceAll(/\u0000(\d+)\u0000/g, (_all, place) => code[Number(place)] ?? '').trim();
+function withoutMarks(text: string, depth = 0): string {
+  let plain = '';
+  for (let at = 0; at < text.length; ) {
+    const marked = codeAt(text, at) ?? linkAt(text, at) ?? emphasisAt(text, at);
+    if (marked === undefined) {
+      // An unclosed run of marks is kept whole.
+      const end = text[at] === '`' ? endOfRun(text, at) : at + 1;
+      plain += text.slice(at, end);
+      at = end;
+      continue;
+    }
+    const { inside, isCode, end } = marked;
+    plain += isCode ? inside.trim() : depth < MAX_DEPTH ? withoutMarks(inside, depth + 1) : inside;
+    at = end;
+  }
+  return plain;
+}
+
+function endOfRun(text: string, at: number): number {
+  let end = at;
+  while (text[end] === text[at]) end += 1;
+  return end;
+}
+
+/** Code between as many backticks on both sides. */
+function codeAt(text: string, at: number): Marked | undefined {
+  if (text[at] !== '`') return undefined;
+  const start = endOfRun(text, at);
+  const ticks = text.slice(at, start);
+  const end = text.indexOf(ticks, start + 1);
+  return end === -1 ? undefined : { inside: text.slice(start, end), isCode: true, end: end + ticks.length };
+}
+
+/** What a link or a picture is called. */
+function linkAt(text: string, at: number): Marked | undefined {
+  const open = text[at] === '!' ? at + 1 : at;
+  const close = text[open] === '[' ? text.indexOf('](', open) : -1;
+  const end = close === -1 ? -1 : text.indexOf(')', close);
+  if (end === -1 || /[()\s]/.test(text.slice(close + 2, end))) return undefined;
+  const inside = text.slice(open + 1, close);
+  return inside.includes(']') ? undefined : { inside, isCode: false, end: end + 1 };
+}
+
+/** What stands between the same marks: `**bold**`, `*so*`, `~~not~~`. */
+function emphasisAt(text: string, at: number): Marked | undefined {
+  const mark = MARKS.find((one) => text.startsWith(one, at));
+  if (mark === undefined || /[\w*~/\\]/.test(text[at - 1] ?? '')) return undefined;
+  const start = at + mark.length;
+  if (/[\s*~]/.test(text[start] ?? ' ')) return undefined;
+  for (let end = text.indexOf(mark, start + 1); end !== -1; end = text.indexOf(mark, end + 1)) {
+    const after = text[end + mark.length] ?? '';
+    if (/[\s*~]/.test(text[end - 1] ?? '') || /[\w*~/]/.test(after)) continue;
+    return { inside: text.slice(start, end), isCode: false, end: end + mark.length };
+  }
+  return undefined;
 }
 
 /** The first line of a task or an answer, as it is shown where there is room for one. */
 export function titleText(title: string): string {
-  // NUL stands for code above; a title that has one is not from a person.
-  return visible((title.includes('\u0000') ? '' : withoutMarks(title)) || title);
+  const plain = title.length > MAX_MARKED_LENGTH ? title : withoutMarks(title.replace(LINE_START, '')).trim();
+  return visible(plain || title);
 }
