@@ -1,4 +1,5 @@
 import cluster, { type Worker } from 'node:cluster';
+import { realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { pause, systemClock, withinTime } from '../platform/clock/clock.ts';
 import { AppError } from '../platform/errors/app-error.ts';
@@ -210,7 +211,9 @@ function createParent(logger: Logger): Parent {
 function commandLine(slot: number): { readonly exec: string; readonly args: string[] } {
   const [, entry = '', ...args] = process.argv;
   const exec = createRequire(import.meta.url).main?.filename ?? entry;
-  return { exec, args: [...(exec === entry ? [] : [entry]), ...args, '--worker', String(slot)] };
+  // npm links the command of a package: the entry is then another name of the same file.
+  const isEntry = exec === entry || exec === realpathSync(entry);
+  return { exec, args: [...(isEntry ? [] : [entry]), ...args, '--worker', String(slot)] };
 }
 
 function send(worker: Worker, message: ToWorker): void {
