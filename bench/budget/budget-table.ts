@@ -29,7 +29,7 @@ export interface Goals {
   readonly addedMs?: number;
   /** At least this share of the rate of the bound. */
   readonly rate?: number;
-  /** Microseconds of the main thread by area. Areas that the bound has as well are held to what the bound takes for them. */
+  /** Microseconds of the main thread by area, on top of what the bound takes for that area. */
   readonly areas?: Readonly<Record<string, number>>;
 }
 
@@ -114,7 +114,8 @@ function areaFigure(area: string, us: number, bound: Bound | undefined, goals: G
   const own = goals.areas?.[area];
   const boundShare = bound?.shares?.get(area);
   const ofBound = bound === undefined || boundShare === undefined ? undefined : boundShare * median(bound.main);
-  const goal = own ?? (goals.areas !== undefined && SHARED_AREAS.has(area) ? ofBound : undefined);
+  const isShared = goals.areas !== undefined && SHARED_AREAS.has(area);
+  const goal = own === undefined ? (isShared ? ofBound : undefined) : own + (ofBound ?? 0);
   const figure = goal === undefined ? amountFigure(area, us) : limitFigure({ ...limitOf(goal), name: area, value: us });
   if (ofBound === undefined) return figure;
   return { ...figure, bound: `${round(ofBound)} µs`, amounts: { ...figure.amounts, bound: ofBound } };

@@ -74,7 +74,7 @@ async function wholeFigures(load: Load, rounds: Rounds): Promise<readonly Figure
   return [
     ...shares('JSON', 'requests', ours, raw, 0.75),
     directFigure('JSON, the upstream called directly', 'requests/s', direct),
-    ...peerFigure('JSON', ours, portkey, 7),
+    ...peerFigure('JSON', ours, portkey, 5),
   ];
 }
 

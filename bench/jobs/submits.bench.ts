@@ -16,13 +16,15 @@ const IN_FLIGHT = 64;
 const WARM_UP_MS = 2000;
 /** The jobs that run wait for ever, so that what is measured is submitting. */
 const PARAMS = { taskPrompt: 'wait', timeoutMs: 86_400_000 };
+/** A run submits more jobs than one owner may have waiting. */
+export const UNLIMITED_JOBS = { TRESTLE_JOBS_MAX_WAITING_PER_OWNER: '10000000' };
 /** The request that submits one of them. */
 export const BODY = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'app.jobs.submit', params: PARAMS });
 
 export async function benchSubmits({ rounds, roundMs }: { rounds: number; roundMs: number }): Promise<SubmitBench> {
   const scope = createScope();
   try {
-    const { url } = await startScriptedBridge(scope, { TRESTLE_JOBS_MAX_WAITING_PER_OWNER: '10000000' });
+    const { url } = await startScriptedBridge(scope, UNLIMITED_JOBS);
     const pool = new Pool(url, { connections: IN_FLIGHT });
     scope.after(() => pool.destroy());
     const raw = await openRawRows(scope);

@@ -13,5 +13,8 @@ export function toMarkdown({ title, figures }: Table): string {
 }
 
 function cellsOf({ name, value, bound, result, goal, met }: Figure): readonly string[] {
+  // A division by nothing measured must not become a row of the page.
+  if (/NaN|∞/.test(`${value} ${bound} ${result}`))
+    throw new Error(`${name} was not measured: ${value} ${bound} ${result}`);
   return [name, value, bound, result, goal, goal === '' ? '' : met ? 'met' : '**missed**'];
 }

@@ -16,6 +16,8 @@ export interface Rounds {
 /** What the client's process says after each round. */
 export interface AnswerCount {
   readonly answers: number;
+  /** Answers that did not count, where the client tells them apart. */
+  readonly refusals?: number;
   readonly ms: number;
 }
 

@@ -103,6 +103,15 @@ test('a budget has the total beside its bound, each area beside its goal, and wh
   ]);
 });
 
+test('an area that the bound has as well may take its goal on top of what the bound takes', () => {
+  const goals = { areas: { parsing: 1 } };
+  const bound = { ...BOUND, shares: new Map([['parsing', 0.4]]) };
+  const parsing = linesOf({ title: 'x', unit: 'call', ours: OURS, bound, goals }).find((line) =>
+    line.startsWith('parsing'),
+  );
+  assert.equal(parsing, 'parsing | 20.0 µs | 20.0 µs |  | ≤ 21 µs | met');
+});
+
 test('what follows one another is compared by its time, too', () => {
   const turns = { ...OURS, perSecond: [200, 250, 200] };
   const [, time] = linesOf({ title: 'x', unit: 'turn', ours: turns, bound: BOUND, goals: { addedMs: 3.5 } });

@@ -55,6 +55,17 @@ test('a section that no suite writes stays as it is, before all others', () => {
   assert.ok(after.includes('## Missed\n\nBy hand.\n\n## Platform'));
 });
 
+test('a figure that is not a number ends the run instead of standing on the page', () => {
+  for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
+    assert.throws(() => updatePage('', [report('platform', value)], ORDER), /time was not measured/);
+  }
+});
+
+test('the page shows no figure that was not measured', () => {
+  const page = readFileSync(`${projectRoot}/docs/measurements.md`, 'utf8');
+  assert.doesNotMatch(page, /\| (?:∞|NaN)/);
+});
+
 test('writing the same again changes nothing', () => {
   const page = `${updatePage('', [report('platform', 1)], ORDER)}\n${FAULTS}`;
   assert.equal(updatePage(page, [report('platform', 1)], ORDER), page);
