@@ -4,7 +4,14 @@ import { figuresTable, withSuiteRun } from './faults/fault-report.ts';
 import { countFigure, longestFigure, neverFigure } from './faults/fault-suite.ts';
 
 const BENCH = '# Measurements\n\nWhat comes first.\n\n## platform\n\n| a |\n';
-const run = (suite: string, count: number) => ({ suite, cycles: 5, seed: 7, figures: [countFigure('kills', count)] });
+const run = (suite: string, count: number) => ({
+  suite,
+  cycles: 5,
+  seed: 7,
+  figures: [countFigure('kills', count)],
+  date: '2026-11-18',
+  commit: '0123abcd',
+});
 
 test('a goal that was missed is printed as missed, and a count without a goal as neither', () => {
   const table = figuresTable([
@@ -20,11 +27,14 @@ test('a goal that was missed is printed as missed, and a count without a goal as
   ]);
 });
 
-test('the first run of a suite stands below everything else, with its command', () => {
+test('the first run of a suite stands below everything else, with its command, day and commit', () => {
   const document = withSuiteRun(BENCH, run('jobs', 1));
   assert.ok(document.startsWith(BENCH), document);
   assert.match(document, /\n## Faults\n/);
-  assert.match(document, /### jobs\n\nWritten by `npm run faults -- jobs --cycles 5 --seed 7 --write`\.\n/);
+  assert.match(
+    document,
+    /### jobs\n\nWritten by `npm run faults -- jobs --cycles 5 --seed 7 --write` on 2026-11-18, of commit 0123abcd\.\n/,
+  );
 });
 
 test('a later run replaces the section of its suite, and leaves the others as they are', () => {

@@ -6,6 +6,9 @@ export interface SuiteRun {
   readonly seed: number;
   readonly load?: number | undefined;
   readonly figures: readonly FaultFigure[];
+  /** As `2026-11-15`, and of which commit. */
+  readonly date: string;
+  readonly commit: string;
 }
 
 const HEADING = '## Faults';
@@ -39,10 +42,10 @@ export function withSuiteRun(document: string, run: SuiteRun): string {
     .concat('\n');
 }
 
-function sectionOf({ suite, cycles, seed, load, figures }: SuiteRun): string {
+function sectionOf({ suite, cycles, seed, load, figures, date, commit }: SuiteRun): string {
   const loaded = load === undefined ? '' : ` --load ${load}`;
   const command = `npm run faults -- ${suite} --cycles ${cycles} --seed ${seed}${loaded} --write`;
-  return `### ${suite}\n\nWritten by \`${command}\`.\n\n${figuresTable(figures)}`;
+  return `### ${suite}\n\nWritten by \`${command}\` on ${date}, of commit ${commit}.\n\n${figuresTable(figures)}`;
 }
 
 function verdict(goal: string, met: boolean): string {

@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { runOf } from '../../scripts/measurements-part.ts';
 import { accountsFaults } from './accounts/kill-cycles.ts';
 import { clockFaults } from './clock/clock-faults.ts';
 import { clusterFaults } from './cluster/cluster-faults.ts';
@@ -94,6 +95,7 @@ if (unknown.length > 0 || !isCount(given) || !isCount(load) || !Number.isInteger
   process.exit(2);
 }
 
+const startedAt = runOf(new Date());
 let found = 0;
 let missed = 0;
 const names = positionals.length === 0 ? Object.keys(SUITES) : positionals;
@@ -116,7 +118,7 @@ for (const [suite, { run, cycles: usual }] of Object.entries(SUITES)) {
   missed += figures.filter(({ met }) => !met).length;
   if (values.write) {
     const document = await readFile(MEASUREMENTS, 'utf8');
-    await writeFile(MEASUREMENTS, withSuiteRun(document, { suite, cycles, seed, load, figures }));
+    await writeFile(MEASUREMENTS, withSuiteRun(document, { suite, cycles, seed, load, figures, ...startedAt }));
   }
 }
 process.stdout.write(missed === 0 ? 'every goal met\n' : `${missed} goals missed\n`);
