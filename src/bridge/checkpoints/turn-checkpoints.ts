@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { lstat, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Clock, deadline } from '../../platform/clock/clock.ts';
+import { formatDuration } from '../../platform/config/setting.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Confine } from '../agents/builtin/tools/confinement.ts';
@@ -43,8 +44,8 @@ export interface Checkpoints {
   /** Has one folder for each session, named by its key. */
   readonly folder: string;
   /**
-   * Saves the folder before a turn. Returns why that is not done, for people; empty when it is, and for all but the first
-   * turn of a session that cannot be saved. Never rejects.
+   * Saves the folder before a turn. Returns a notice for people when the turn cannot be undone; empty when it can, and
+   * after the session was given up, which its last notice says. Never rejects.
    */
   begin(turn: CheckpointTurn, signal: AbortSignal): Promise<string>;
   /** Saves the folder after a turn. Returns what the session has changed so far; undefined when that is not known. */
@@ -83,6 +84,8 @@ export interface CheckpointsOptions {
   readonly logger: Logger;
 }
 
+/** Saves of a session that may take too long; then it is given up, so that not every turn waits for nothing. */
+const MAX_LATE_SAVES = 3;
 /** A session may keep so many times `max_bytes`; then it begins again. */
 const SAVES_KEPT = 4;
 /** Sessions of which the last tree is remembered, so that an unchanged folder costs one run of git. */
@@ -96,6 +99,8 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
   const { folder: top, settings, git, confine, places, clock, logger } = options;
   const trees = new Map<string, string>();
   const givenUp = new Set<string>();
+  /** By session, the saves that took too long. */
+  const late = new Map<string, number>();
   /** By session, the work under way: one at a time uses the index. */
   const queues = new Map<string, Promise<unknown>>();
   const never = new AbortController().signal;
@@ -262,6 +267,18 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     return errorCode(error) || 'an error that the log of the server shows';
   }
 
+  function noticeOf(error: unknown, turn: CheckpointTurn, isLate: boolean): string {
+    const { sessionKey } = turn;
+    const count = (late.get(sessionKey) ?? 0) + 1;
+    if (late.size > MAX_REMEMBERED) late.clear();
+    late.set(sessionKey, count);
+    const limit = `saving the folder took longer than ${formatDuration(settings.timeout)} (bridge.checkpoints.timeout)`;
+    if (isLate && count < MAX_LATE_SAVES) return `The changes of this turn cannot be undone: ${limit}.`;
+    if (givenUp.size > MAX_REMEMBERED) givenUp.clear();
+    givenUp.add(sessionKey);
+    return `The changes of this session cannot be undone: ${isLate ? limit : reasonOf(error, turn)}.`;
+  }
+
   async function since(sessionKey: string, turnId: string | undefined, signal: AbortSignal): Promise<ChangedFiles> {
     const all = await completed(sessionKey, signal);
     const start = turnId === undefined ? 0 : all.findIndex((record) => record.turnId === turnId);
@@ -278,19 +295,18 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     async begin(turn, outer) {
       const { sessionKey, turnId, folder } = turn;
       if (!settings.enabled || givenUp.has(sessionKey)) return '';
+      const { signal, release } = deadline(clock, settings.timeout, [outer]);
       try {
-        await inTime(settings.timeout, outer, (signal) =>
-          inOrder(sessionKey, async () => {
-            await makeRoom(sessionKey);
-            await write(sessionKey, { turnId, folder, before: await save(turn, signal) });
-          }),
-        );
+        await inOrder(sessionKey, async () => {
+          await makeRoom(sessionKey);
+          await write(sessionKey, { turnId, folder, before: await save(turn, signal) });
+        });
+        late.delete(sessionKey);
         return '';
       } catch (error) {
-        if (outer.aborted) return '';
-        if (givenUp.size > MAX_REMEMBERED) givenUp.clear();
-        givenUp.add(sessionKey);
-        return reasonOf(error, turn);
+        return outer.aborted ? '' : noticeOf(error, turn, signal.aborted);
+      } finally {
+        release();
       }
     },
     async end(turn) {

@@ -215,9 +215,8 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const isHere = prepared.ofSession !== '' && base.resolvedExecutionTarget !== 'gateway';
     const checkpoints = isHere ? options.checkpoints : undefined;
     const checkpoint = { sessionKey: session.key, turnId: turn.id, folder: prepared.workingDirectory };
-    const ready = checkpoints?.begin(checkpoint, signal).then((why) => {
-      if (why === '' || unbegun.signal.aborted) return;
-      const text = `The changes of this session cannot be undone: ${why}.`;
+    const ready = checkpoints?.begin(checkpoint, signal).then((text) => {
+      if (text === '' || unbegun.signal.aborted) return;
       for (const update of eventUpdates(origin, { kind: 'status', text })) session.stream.emit(update);
     });
     const asking = options.permissions.forTurn({
