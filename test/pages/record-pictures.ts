@@ -46,6 +46,8 @@ async function record(): Promise<void> {
   const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
   const settings = {
     agents: { catalog: ['builtin', 'scripted'], default: 'scripted', custom },
+    // A picture must not depend on how busy the machine is.
+    bridge: { checkpoints: { timeout: '1m' } },
     plans: { pro: { models: ['*'], budget: { usd: 50, period: 'month' } } },
   };
   await writeFile(config, JSON.stringify(settings));
@@ -174,6 +176,15 @@ async function record(): Promise<void> {
     await post(`/api/auth/teams/${team.id}/members`, { email, role });
   await post('/api/auth/subscriptions', { externalId: 'order-1', planId: 'pro', provider: 'bank' });
   await post('/api/auth/admin/agents', { id: 'edge-1', name: 'Edge', groups: ['eu'] });
+  // The prompts say what the scripted agent does; people give names.
+  for (const [sessionId, title] of [
+    ['s-2b3c4d5e', 'Correct the total of invoices'],
+    ['s-3c4d5e6f', 'Write down how long refunds take'],
+    ['s-4d5e6f7a', 'Update the payment library'],
+  ]) {
+    const renaming = await people.request.patch(`/api/bridge/sessions/${sessionId}`, { data: { title } });
+    assert.ok(renaming.ok(), `${sessionId}: ${renaming.status()} ${await renaming.text()}`);
+  }
   await until('the question of the agent', async () =>
     JSON.stringify(await (await people.request.get('/api/bridge/permissions')).json()).includes(SESSION),
   );
