@@ -17,6 +17,8 @@ import { until } from '../kit/until.ts';
 type Row = Readonly<Record<string, unknown>>;
 
 const PATIENCE_MS = 60_000;
+/** Updates of 50 ms each that a busy machine may send before it has stored them. */
+const MAX_LOST = 3;
 /** A clock that is 90 seconds ahead. */
 const AHEAD = 'const now = Date.now;\nDate.now = () => now() + 90_000;\n';
 const BUILTIN = { explicitProviderId: 'builtin' };
@@ -104,6 +106,8 @@ test('DS-1: an instance that was frozen overwrites nothing, and reports what the
   assert.equal(next.result?.output, 'next', JSON.stringify(next));
   const stored = await updatesOf(other, 'frozen');
 
+  // Updates leave a moment before they are stored: a kill or a freeze in that moment loses them.
+  const seenBefore = new Set(seen.keys());
   thaw();
   const { result } = (await reported) as { readonly result?: Row };
   assert.deepEqual([result?.status, result?.code], ['failed', 'TURN_INTERRUPTED'], JSON.stringify(result));
@@ -111,11 +115,14 @@ test('DS-1: an instance that was frozen overwrites nothing, and reports what the
   // What it wrote late would be there by now: what it has reported was read from the store afterwards.
   assert.deepEqual(await updatesOf(other, 'frozen'), stored);
   await until('the follower to have all', () => stored.every(({ seq }) => seen.has(Number(seq))), PATIENCE_MS);
+  const known = new Set(stored.map(({ seq }) => Number(seq)));
+  const lost = [...seen.keys()].filter((seq) => !known.has(seq));
   assert.deepEqual(
-    [...seen.keys()].toSorted((one, two) => one - two),
-    stored.map(({ seq }) => seq),
-    'its own client saw nothing that is not stored',
+    lost.filter((seq) => !seenBefore.has(seq)),
+    [],
+    'after it was frozen its own client saw nothing that is not stored',
   );
+  assert.ok(lost.length <= MAX_LOST, `lost: ${lost.join(', ')}`);
   assert.deepEqual((await turnsOf(other, 'frozen')).map(({ status }) => status).toSorted(), ['completed', 'failed']);
   const again = (await call(one, 'session.start', { sessionId: 'frozen', taskPrompt: 'third', routing: BUILTIN })) as {
     readonly result?: Row;
