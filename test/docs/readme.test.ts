@@ -38,21 +38,25 @@ test('DU-19: the first screen has a picture, the two commands, what a kill does,
 /** What the README says of a figure, the beginning of its row in docs/measurements.md, and what must hold of the ratio (or, without one, of the figure). */
 const CLAIMS: readonly (readonly [says: string, row: string, holds: (measured: number) => boolean])[] = [
   [
-    'in less than a third of the time of acpx',
+    'in less than a third of the time that acpx takes',
     'the text of a turn is seen, beside the runtime of acpx',
     (it) => it < 1 / 3,
   ],
   ['more than four fifths of what the bare SDK relays', 'updates relayed, with the event log on', (it) => it > 0.8],
   [
-    "More than five times as many answers a second as Portkey's gateway",
+    "more than five times as many requests a second as Portkey's gateway",
     "JSON, against Portkey's gateway",
     (it) => it > 5,
   ],
-  ['more than half of what a raw proxy', 'JSON, everything on, against a raw node:http', (it) => it > 0.5],
+  ['more than half the requests of a raw proxy', 'JSON, everything on, against a raw node:http', (it) => it > 0.5],
   ['more streams than that proxy', 'streams, everything on, against a raw node:http', (it) => it > 1],
-  ['At least nine tenths of the logins', 'logins over HTTP, started by `npm start`', (it) => it >= 0.9],
-  ['faster than a bare Fastify route answers', '`GET session` by bearer token on one process', (it) => it > 1],
-  ['painted in less than a second', 'largest paint of the board, beside a page of one line', (it) => it < 1000],
+  ['at least nine tenths of the logins', 'logins over HTTP, started by `npm start`', (it) => it >= 0.9],
+  ['faster than a bare Fastify route responds', '`GET session` by bearer token on one process', (it) => it > 1],
+  [
+    'Paints the board in less than a second',
+    'largest paint of the board, beside a page of one line',
+    (it) => it < 1000,
+  ],
 ];
 
 test('what the README says of figures was measured', () => {
