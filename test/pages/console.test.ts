@@ -193,7 +193,7 @@ test('DA-8: mailed links lead to pages: an invitation is accepted, and a forgott
   await other.page.getByLabel('E-mail address').fill('ben@example.com');
   await other.page.getByLabel('Password').fill(PASSWORD);
   await other.page.getByRole('button', { name: 'Create my account' }).click();
-  await other.page.getByText('Ben').waitFor();
+  await other.page.getByRole('heading', { name: 'Welcome, Ben' }).waitFor();
   assert.equal(other.page.url().includes('#'), false, 'the token is gone from the address bar');
 
   const forgot = await openPage(t, `${program.url}/console/forgot`);
