@@ -1,19 +1,18 @@
-import { hash } from 'node:crypto';
 import { lstat, opendir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, pause, type Repeated, repeat } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { SessionStore } from '../storage/session-store.ts';
-import type { DeadTurn, TurnStore } from '../storage/turn-store.ts';
-import type { RetentionStore, UpdateStore } from '../storage/update-store.ts';
+import type { DeadTurn, DeadTurnEnds, TurnStore } from '../storage/turn-store.ts';
+import type { RetentionStore, UpdateChunk, UpdateStore } from '../storage/update-store.ts';
 import type { Worktrees } from '../worktrees/create-worktrees.ts';
 import type { SessionOrchestrator } from './session-orchestrator.ts';
 import { interruptedResult, outcomeText, type ResultBase } from './turn-outcome.ts';
 import { stageUpdate } from './update-text.ts';
 
 interface SettleOptions {
-  readonly turns: Pick<TurnStore, 'findDead' | 'settleDead'>;
+  readonly turns: Pick<TurnStore, 'settleDead'>;
   readonly updates: Pick<UpdateStore, 'insert'>;
   /** This bridge: its own turns live. */
   readonly instance: string;
@@ -22,73 +21,56 @@ interface SettleOptions {
   /** By the clock of the database: later, this bridge cannot tell which of them have ended. */
   readonly judgedBy: number;
   readonly now: number;
-  /** A turn of the session was ended: those who follow it, here and elsewhere, have no other way to learn of it. */
+  /** Turns of the session were ended: those who follow it, here and elsewhere, have no other way to learn of it. */
   ended(sessionKey: string): void;
 }
 
-const PAGE = 100;
-/** Others need connections to the database, too. */
-const SESSIONS_SIDE_BY_SIDE = 4;
+/** Turns per transaction: a bridge may have had thousands, and others wait for the rows that a transaction has changed. */
+const PAGE = 128;
 const REASON = 'The bridge was stopped while the turn was open.';
 
-/**
- * Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED; answers how many. Several sessions are looked after at a time:
- * each takes some round trips to the database, and a bridge may have had thousands of them.
- */
+/** Ends the turns whose bridge has ended as `failed`, TURN_INTERRUPTED; answers how many. */
 export async function settleInterrupted(options: SettleOptions): Promise<number> {
-  const { turns, instance, deadAfterMs, judgedBy } = options;
+  const { turns, instance: own, deadAfterMs, judgedBy } = options;
+  const failures: unknown[] = [];
   for (let total = 0; ; ) {
-    const dead = await turns.findDead(instance, deadAfterMs, PAGE, judgedBy);
-    const bySession = inOwnOrder(dead, instance);
-    let settled = 0;
-    const settleNext = async (): Promise<void> => {
-      for (let next = bySession.shift(); next !== undefined; next = bySession.shift()) {
-        const ended = await settleSession(options, next);
-        settled += ended;
-      }
-    };
-    const done = await Promise.allSettled(Array.from({ length: SESSIONS_SIDE_BY_SIDE }, settleNext));
-    for (const one of done) if (one.status === 'rejected') throw one.reason;
-    total += settled;
-    if (dead.length < PAGE || settled === 0) return total;
+    const search = { own, deadAfterMs, judgedBy, limit: PAGE };
+    const settled = await turns
+      .settleDead(search, (dead) => endsOf(options, dead, failures))
+      .catch((error: unknown) => {
+        // Other bridges do the same just now: what they leave is found by the next look.
+        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
+        return [];
+      });
+    for (const key of new Set(settled.map(({ session }) => session.key))) options.ended(key);
+    total += settled.length;
+    if (settled.length === PAGE) continue;
+    if (failures.length > 0) throw failures[0];
+    return total;
   }
 }
 
-/** Turns by session. Each bridge has an order of its own: those that look in the same moment would all try the same ones. */
-function inOwnOrder(dead: readonly DeadTurn[], instance: string): DeadTurn[][] {
-  const bySession = [...Map.groupBy(dead, ({ session }) => hash('sha1', `${instance} ${session.key}`))];
-  return bySession.toSorted(([one], [two]) => (one < two ? -1 : 1)).map(([, turns]) => turns);
-}
-
-/** Turns of one session, the oldest first. */
-async function settleSession(options: SettleOptions, dead: readonly DeadTurn[]): Promise<number> {
-  const { turns, updates, now } = options;
-  let reserved: number | undefined;
-  let settled = 0;
+/** How turns end that died with their bridge. One that cannot be read does not keep the others. */
+function endsOf({ updates, now }: SettleOptions, dead: readonly DeadTurn[], failures: unknown[]): DeadTurnEnds {
+  const lastSeqs = new Map<string, number>();
+  const ends: DeadTurnEnds['ends'][number][] = [];
+  const chunks: UpdateChunk[] = [];
   for (const { turn, session } of dead) {
-    const known = reserved ?? session.reserved_seq;
+    const { key } = session;
     // What clients have seen may not have reached the store: the next number is beyond all that were reserved.
-    const seq = known + 1;
-    const base = JSON.parse(turn.base) as ResultBase;
-    const outcome = outcomeText(interruptedResult(base, '', REASON));
-    const text = stageUpdate(base, 'failed', REASON)(seq);
-    const [update] = updates.insert([
-      { session_key: session.key, first_seq: seq, last_seq: seq, at: now, updates: text },
-    ]);
-    if (update === undefined) continue;
+    const lastSeq = (lastSeqs.get(key) ?? session.reserved_seq) + 1;
     try {
-      const ended = { id: turn.id, status: 'failed', outcome, lastSeq: seq, now };
-      await turns.settleDead({ turn, session: { ...session, reserved_seq: known } }, ended, update);
+      const base = JSON.parse(turn.base) as ResultBase;
+      const outcome = outcomeText(interruptedResult(base, '', REASON));
+      const text = stageUpdate(base, 'failed', REASON)(lastSeq);
+      chunks.push({ session_key: key, first_seq: lastSeq, last_seq: lastSeq, at: now, updates: text });
+      ends.push({ turn, session, id: turn.id, outcome, lastSeq });
+      lastSeqs.set(key, lastSeq);
     } catch (error) {
-      // Another bridge was faster.
-      if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
-      continue;
+      failures.push(error);
     }
-    reserved = seq;
-    options.ended(session.key);
-    settled += 1;
   }
-  return settled;
+  return { ends, updates: updates.insert(chunks), now };
 }
 
 /** How long things are kept, in milliseconds; 0 is for ever. */

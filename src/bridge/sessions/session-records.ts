@@ -148,7 +148,7 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
       if (update === undefined) return;
       const ended = { id: turnId, status, outcome: outcomeText(outcome), lastSeq, now };
       try {
-        return await turns.settleDead(open, ended, update);
+        return await turns.settleOpen(open, ended, update);
       } catch (error) {
         if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       }

@@ -1,6 +1,7 @@
-import { sql } from 'kysely';
-import type { Database } from '../../platform/database/database.ts';
-import { expectChanges, type Statement } from '../../platform/database/statement.ts';
+import { type Kysely, sql } from 'kysely';
+import type { Database, Transaction } from '../../platform/database/database.ts';
+import { expectChanges, type Runnable, type Statement } from '../../platform/database/statement.ts';
+import { AppError } from '../../platform/errors/app-error.ts';
 import type { BridgeSchema, SessionRow, TurnRow } from './bridge-schema.ts';
 import { isAlive, isBefore } from './instance-and-route-stores.ts';
 
@@ -16,6 +17,24 @@ export interface EndedTurn {
 export interface DeadTurn {
   readonly turn: TurnRow;
   readonly session: SessionRow;
+}
+
+/** Which turns nobody runs any more. */
+export interface DeadTurnSearch {
+  /** This instance: its own turns live. */
+  readonly own: string;
+  /** Instances without a heartbeat for this long have ended; undefined: all others have. */
+  readonly deadAfterMs: number | undefined;
+  /** By the clock of the database: nothing is found later. */
+  readonly judgedBy: number;
+  readonly limit: number;
+}
+
+/** How dead turns end, and what stores the update that says so for each of them. */
+export interface DeadTurnEnds {
+  readonly ends: readonly (Omit<EndedTurn, 'status' | 'now'> & DeadTurn)[];
+  readonly updates: readonly Statement[];
+  readonly now: number;
 }
 
 export interface TurnStore {
@@ -41,15 +60,14 @@ export interface TurnStore {
   outcomeOf(id: string): Promise<Pick<TurnRow, 'outcome' | 'last_seq'> | undefined>;
   /** A turn that has not ended, with its session. */
   findOpen(id: string): Promise<DeadTurn | undefined>;
-  /** Open turns of instances that are not this one and not among those that live, oldest first. */
-  findDead(
-    own: string,
-    deadAfterMs: number | undefined,
-    limit: number,
-    judgedBy?: number,
-  ): Promise<readonly DeadTurn[]>;
-  /** Fails with STORAGE_CONFLICT when another instance has done it. */
-  settleDead(dead: DeadTurn, ended: EndedTurn, update: Statement): Promise<void>;
+  /** Ends a turn that nobody runs any more. Fails with STORAGE_CONFLICT when another instance has done it. */
+  settleOpen(open: DeadTurn, ended: EndedTurn, update: Statement): Promise<void>;
+  /**
+   * Ends as failed, in one transaction, the oldest of the turns that nobody runs any more; answers which. They are
+   * found and ended in a few statements, however many they are. `end` may be called more than once. Fails with
+   * STORAGE_CONFLICT when other instances do the same.
+   */
+  settleDead(search: DeadTurnSearch, end: (dead: readonly DeadTurn[]) => DeadTurnEnds): Promise<DeadTurnEnds['ends']>;
 }
 
 export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
@@ -131,32 +149,6 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       const turn = database.query.selectFrom('turns').select(['outcome', 'last_seq']).where('id', '=', id);
       return (await database.readKeyed(turn.where('ended_at', 'is not', null).compile()))[0];
     },
-    async findDead(own, deadAfterMs, limit, judgedBy) {
-      const { query } = database;
-      const alive = query.selectFrom('instances').select('id').where(isAlive(deadAfterMs));
-      const turns = await database.readKeyed(
-        query
-          .selectFrom('turns')
-          .selectAll()
-          .where('ended_at', 'is', null)
-          .where('instance', '!=', own)
-          .where('instance', 'not in', alive)
-          .where(isBefore(judgedBy))
-          .orderBy('id')
-          .limit(limit)
-          .compile(),
-      );
-      const keys = [...new Set(turns.map((turn) => turn.session_key))];
-      if (keys.length === 0) return [];
-      const sessions = await database.readKeyed(
-        query.selectFrom('sessions').selectAll().where('key', 'in', keys).compile(),
-      );
-      const byKey = new Map(sessions.map((session) => [session.key, session]));
-      return turns.flatMap((turn) => {
-        const session = byKey.get(turn.session_key);
-        return session === undefined ? [] : [{ turn, session }];
-      });
-    },
     async findOpen(id) {
       const { query } = database;
       const open = query.selectFrom('turns').selectAll().where('id', '=', id).where('ended_at', 'is', null);
@@ -166,7 +158,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
       const [session] = await database.readKeyed(itsSession.compile());
       return session && { turn, session };
     },
-    async settleDead({ turn, session }, ended, update) {
+    async settleOpen({ turn, session }, ended, update) {
       const { query } = database;
       const release = query
         .updateTable('sessions')
@@ -183,5 +175,102 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
         .compile();
       await database.write([expectChanges(end(ended), 1), expectChanges(release, 1), update, summary]);
     },
+    settleDead: (search, end) =>
+      database.transaction(
+        async ({ query, run }) => {
+          const dead = await findDead(query, run, search);
+          const { ends, updates, now } = end(dead);
+          if (ends.length === 0) return ends;
+          const given = { query, run, now };
+          // First, as in every batch about sessions: whoever has one has to see that it was taken.
+          await releaseSessions(given, ends);
+          await endTurns(given, ends);
+          for (const update of updates) await run(update);
+          return ends;
+        },
+        // It is short, and all who follow what a dead instance ran wait for it.
+        { isUrgent: true },
+      ),
   };
+}
+
+type Run = Transaction<BridgeSchema>['run'];
+
+/** Open turns of instances that are not this one and not among those that live, oldest first, unless another one has their session. */
+async function findDead(
+  query: Kysely<BridgeSchema>,
+  run: Run,
+  { own, deadAfterMs, judgedBy, limit }: DeadTurnSearch,
+): Promise<readonly DeadTurn[]> {
+  const alive = query.selectFrom('instances').select('id').where(isAlive(deadAfterMs));
+  const { rows: turns } = await run(
+    query
+      .selectFrom('turns')
+      .innerJoin('sessions', 'sessions.key', 'turns.session_key')
+      .selectAll('turns')
+      .where('turns.ended_at', 'is', null)
+      .where('turns.instance', '!=', own)
+      .where('turns.instance', 'not in', alive)
+      .where(({ eb, ref }) => eb('sessions.instance', 'in', [sql.lit(''), ref('turns.instance')]))
+      .where(isBefore(judgedBy))
+      .orderBy('turns.id')
+      .limit(limit)
+      .compile(),
+  );
+  const keys = [...new Set(turns.map((turn) => turn.session_key))];
+  if (keys.length === 0) return [];
+  const { rows: sessions } = await run(query.selectFrom('sessions').selectAll().where('key', 'in', keys).compile());
+  const byKey = new Map(sessions.map((session) => [session.key, session]));
+  return turns.flatMap((turn) => {
+    const session = byKey.get(turn.session_key);
+    return session === undefined ? [] : [{ turn, session }];
+  });
+}
+
+interface Ending {
+  readonly query: Kysely<BridgeSchema>;
+  readonly run: Run;
+  readonly now: number;
+}
+
+/** Sessions, and what is shown of them, as the last of their turns leaves them. */
+async function releaseSessions({ query, run, now }: Ending, ends: DeadTurnEnds['ends']): Promise<void> {
+  const bySession = Map.groupBy(ends, ({ session }) => session.key);
+  const rows = [...bySession].map(([key, ofSession]) => {
+    const last = ofSession.at(-1);
+    const { epoch = 0 } = last?.session ?? {};
+    return sql`(${text(key)}, ${whole(epoch)}, ${whole(ofSession.length)}, ${text(last?.id ?? '')}, ${whole(last?.lastSeq ?? 0)})`;
+  });
+  const given = sql`with given (key, epoch, turns, last_turn, last_seq) as (values ${sql.join(rows)})`;
+  const release = sql`${given} update sessions
+    set instance = '', reserved_seq = given.last_seq, epoch = sessions.epoch + given.turns, updated_at = ${now}
+    from given where sessions.key = given.key and sessions.epoch = given.epoch`;
+  await changeAll(run, release.compile(query), rows.length);
+  const summarize = sql`${given} update session_summaries
+    set last_turn = given.last_turn, last_status = 'failed', last_code = 'TURN_INTERRUPTED', doing = '',
+      turns = session_summaries.turns + given.turns, last_seq = given.last_seq, updated_at = ${now}
+    from given where session_summaries.session_key = given.key`;
+  await run(summarize.compile(query));
+}
+
+async function endTurns({ query, run, now }: Ending, ends: DeadTurnEnds['ends']): Promise<void> {
+  const rows = ends.map(({ id, outcome, lastSeq }) => sql`(${text(id)}, ${text(outcome)}, ${whole(lastSeq)})`);
+  const end = sql`with given (id, outcome, last_seq) as (values ${sql.join(rows)}) update turns
+    set status = 'failed', outcome = given.outcome, last_seq = given.last_seq, ended_at = ${now}
+    from given where turns.id = given.id and turns.ended_at is null`;
+  await changeAll(run, end.compile(query), rows.length);
+}
+
+async function changeAll(run: Run, statement: Runnable, expected: number): Promise<void> {
+  const { changes } = await run(statement);
+  if (changes !== expected) throw new AppError('STORAGE_CONFLICT', { expected, changes });
+}
+
+/** PostgreSQL takes what stands in a list of values for text unless it is told. */
+function text(value: string) {
+  return sql`cast(${value} as text)`;
+}
+
+function whole(value: number) {
+  return sql`cast(${value} as bigint)`;
 }

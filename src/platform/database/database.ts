@@ -29,7 +29,10 @@ export interface Database<Schema = unknown> {
    * For what cannot be said in one batch. On SQLite all other writers wait until it ends, so `work` waits for nothing but
    * its own statements; on PostgreSQL it may run more than once.
    */
-  transaction<T>(work: (transaction: Transaction<Schema>) => Promise<T>, options?: { timeoutMs?: number }): Promise<T>;
+  transaction<T>(
+    work: (transaction: Transaction<Schema>) => Promise<T>,
+    options?: { readonly timeoutMs?: number; readonly isUrgent?: boolean },
+  ): Promise<T>;
   /** A view of the data that does not change while others write. */
   snapshot<T>(work: (connection: SqlConnection) => Promise<T>): Promise<T>;
   /** Rejects with STORAGE_UNAVAILABLE unless the database answers within two seconds. */
@@ -99,6 +102,8 @@ interface DatabaseStatistics {
 }
 
 export interface ExclusiveOptions {
+  /** On PostgreSQL it gets a connection before all that wait for one. */
+  readonly isUrgent?: boolean;
   /** How long one statement may take, where that is longer than usual. */
   readonly timeoutMs?: number;
   /** The connection is not used again afterwards: what was set on it is forgotten. */

@@ -62,8 +62,10 @@ function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Datab
     readKeyed: engine.readKeyed,
     read: engine.read,
     write: withRefusals(engine.write),
-    transaction: (work, { timeoutMs = TRANSACTION_TIMEOUT_MS } = {}) =>
-      runTransaction(engine, clock, timeoutMs, (connection) => work(createTransaction<Schema>(connection))),
+    transaction: (work, { timeoutMs = TRANSACTION_TIMEOUT_MS, isUrgent = false } = {}) =>
+      runTransaction(engine, clock, { timeoutMs, isUrgent }, (connection) =>
+        work(createTransaction<Schema>(connection)),
+      ),
     snapshot: engine.snapshot,
     check: () => checkWithin(clock, CHECK_TIMEOUT_MS, engine.ping()),
     statistics: engine.statistics,

@@ -43,12 +43,12 @@ const FIRST_PAUSE_MS = 5;
 export async function runTransaction<T>(
   engine: Engine,
   clock: Pick<Clock, 'after'>,
-  timeoutMs: number,
+  options: { readonly timeoutMs: number; readonly isUrgent?: boolean },
   work: (connection: SqlConnection) => Promise<T>,
 ): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await engine.exclusive((connection) => attemptOnce(connection, clock, timeoutMs, work), { timeoutMs });
+      return await engine.exclusive((connection) => attemptOnce(connection, clock, options.timeoutMs, work), options);
     } catch (error) {
       if (!isSerialisationFailure(error) || attempt === ATTEMPTS) throw error;
       await pause(clock, FIRST_PAUSE_MS * 2 ** attempt);

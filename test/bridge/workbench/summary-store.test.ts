@@ -127,11 +127,11 @@ for (const engine of engines) {
       const database = await places.open<BridgeSchema>(definition);
       await fill(database, 1);
       const turns = createTurnStore(database);
-      const [dead] = await turns.findDead('alive', database.engine === 'postgres' ? 60_000 : undefined, 10);
+      const dead = await turns.findOpen('turn-0');
       assert.ok(dead !== undefined);
       const ended = { id: dead.turn.id, status: 'failed', outcome: '{}', lastSeq: 7, now: 9 };
       const nothing = sql`delete from instances`.compile(database.query);
-      await turns.settleDead(dead, ended, nothing);
+      await turns.settleOpen(dead, ended, nothing);
       const [row] = await createSummaryStore(database).find(['s0']);
       assert.deepEqual(
         [row?.last_turn, row?.last_code, row?.turns, row?.last_seq],

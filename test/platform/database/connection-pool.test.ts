@@ -62,10 +62,11 @@ describe('one pool for several schemas', { timeout: 120_000 }, () => {
       insert(database, 'first').then(note('first')),
       insert(database, 'second').then(note('second')),
       database.write([heartbeat]).then(note('heartbeat')),
+      database.transaction(({ run }) => run(idsOf(database)()), { isUrgent: true }).then(note('transaction')),
     ];
     await release();
     await Promise.all([holding, ...waiting]);
-    assert.deepEqual(stored, ['heartbeat', 'first', 'second']);
+    assert.deepEqual(stored, ['heartbeat', 'transaction', 'first', 'second']);
   });
 
   test('messages of many topics are sent one after the other over their connection', async (t) => {

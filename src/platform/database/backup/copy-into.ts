@@ -40,7 +40,9 @@ export async function copyInto(source: SqlConnection, target: CopyTarget): Promi
   try {
     if (!target.replace) await refuseUnlessEmpty(engine, name);
     await migrate(engine, target, clock, location);
-    return await runTransaction(engine, clock, MAX_COPY_MS, (connection) => fill(source, connection, name));
+    return await runTransaction(engine, clock, { timeoutMs: MAX_COPY_MS }, (connection) =>
+      fill(source, connection, name),
+    );
   } finally {
     await engine.close();
   }

@@ -13,10 +13,6 @@ const ATTEMPTS = 3;
 
 type Work<T> = (connection: SqlConnection) => Promise<T>;
 
-interface ConnectionOptions extends ExclusiveOptions {
-  readonly isUrgent?: boolean;
-}
-
 /**
  * All of one service is in one schema, which is made when it is missing. Behind a pooler in transaction mode nothing can be
  * set for a connection: each transaction sets it for itself, and statements have no names.
@@ -44,7 +40,7 @@ export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine
     }
   };
   /** Takes a connection of the pool, and throws it away when it broke. */
-  const useConnection = async <T>(work: Work<T>, options: ConnectionOptions): Promise<T> => {
+  const useConnection = async <T>(work: Work<T>, options: ExclusiveOptions): Promise<T> => {
     const { discard = false, timeoutMs = 0, isUrgent = false } = options;
     const client = await connect(isUrgent);
     const answerTimeout = Math.max(ANSWER_TIMEOUT_MS, timeoutMs + ANSWER_TIMEOUT_MS - STATEMENT_TIMEOUT_MS);
@@ -69,7 +65,7 @@ export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine
       share.give(client, discard || lost);
     }
   };
-  const withConnection = async <T>(work: Work<T>, options: ConnectionOptions = {}): Promise<T> => {
+  const withConnection = async <T>(work: Work<T>, options: ExclusiveOptions = {}): Promise<T> => {
     if (closing) throw new AppError('SHUTTING_DOWN');
     const use = useConnection(work, options);
     underWay.add(use);
