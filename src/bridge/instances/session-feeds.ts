@@ -57,7 +57,6 @@ interface Feed {
   readonly ready: Promise<void>;
   /** The instance that sends updates now. */
   source: { readonly target: RelayTarget; readonly session: SessionRow } | undefined;
-  lastSeq: number;
   /** Its session was followed here while it was served here, and is elsewhere now. */
   readonly isAdopted: boolean;
   wake: () => void;
@@ -104,7 +103,6 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       stopped: new AbortController(),
       ready,
       source: undefined,
-      lastSeq: 0,
       isAdopted,
       wake: () => undefined,
     };
@@ -171,10 +169,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
           ready();
           void catchUpWhile(feed, signal);
         },
-        update(seq, text) {
-          feed.lastSeq = Math.max(feed.lastSeq, seq);
-          hub.publish(feed.key, seq, text);
-        },
+        update: (seq, text) => hub.publish(feed.key, seq, text),
       },
       signal,
     );
@@ -211,10 +206,8 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   }
 
   async function sendStored(feed: Feed): Promise<void> {
-    const last = await updates.lastSeq(feed.key);
-    if (last <= feed.lastSeq) return;
-    feed.lastSeq = last;
-    hub.catchUp(feed.key);
+    // Of two who follow it one may have got less: each is looked at.
+    hub.catchUp(feed.key, await updates.lastSeq(feed.key));
   }
 
   async function next(feed: Feed, ms: number, signal: AbortSignal): Promise<void> {

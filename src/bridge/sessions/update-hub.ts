@@ -54,8 +54,8 @@ export interface UpdateHub {
    * up, and soon in any case: the publisher of a burst waits for readers that are reading, never long for one that is not.
    */
   room(sessionKey: string): Promise<void> | undefined;
-  /** Sends to every receiver that has a past what is stored and was not sent to it. */
-  catchUp(sessionKey: string): void;
+  /** Sends what is stored to every receiver that has a past and has got less. `upTo`: the last number that is stored, if known. */
+  catchUp(sessionKey: string, upTo?: number): void;
   /** Whether receivers get from the log what lies between their last update and the next: it may come from elsewhere. */
   keepWhole(sessionKey: string, isOn: boolean): void;
   /** Another bridge may have used numbers of the session up to this one: the same for receivers that have got less. */
@@ -196,6 +196,12 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
         if (isGap(sessionKey, subscription, seq))
           noteSent(subscription, await replay(sessionKey, subscribed, subscription.sentUpTo));
         if (subscription.isOver || seq <= subscription.sentUpTo) continue;
+        // Its bridge was lost before it had stored this. What that one was storing may still appear, and what lies between
+        // as well: with this one sent, nobody would look for that.
+        if (isGap(sessionKey, subscription, seq)) {
+          subscription.isInLog = true;
+          break;
+        }
         deliver(receiver, text, seq);
         noteSent(subscription, seq);
         if (receiver.isBehind() && !(await receiver.drained())) break;
@@ -279,9 +285,9 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       for (const { grace } of bySession.get(sessionKey)?.values() ?? []) if (grace !== undefined) return grace;
       return undefined;
     },
-    catchUp(sessionKey) {
+    catchUp(sessionKey, upTo = Number.POSITIVE_INFINITY) {
       for (const subscription of bySession.get(sessionKey)?.values() ?? []) {
-        if (subscription.hasPast) feedFromLog(sessionKey, subscription);
+        if (subscription.hasPast && subscription.sentUpTo < upTo) feedFromLog(sessionKey, subscription);
       }
     },
     keepWhole(sessionKey, isOn) {

@@ -85,6 +85,39 @@ test('what was stored elsewhere during a replay is read before what was publishe
   );
 });
 
+test('what a bridge was storing when it was lost is sent, though it appears after an update that came later', async () => {
+  const first = Promise.withResolvers<void>();
+  const stored = [1, 2];
+  let reads = 0;
+  const { seen, receiver } = createReceiver();
+  const hub = createUpdateHub(async (_session, to, afterSeq) => {
+    reads += 1;
+    if (reads === 1) await first.promise;
+    for (const seq of stored.filter((each) => each > afterSeq)) to.update(rawJson('{}'), seq);
+    return Math.max(afterSeq, ...stored);
+  }, createFakeClock());
+  hub.keepWhole('s', true);
+  const ready = hub.subscribeAfter('s', receiver, 0);
+  // Before the log is read: it is not kept in memory, but read from there.
+  hub.publish('s', 3, '{}');
+  await settled();
+  hub.publish('s', 4, '{}');
+  // The bridge that runs the session is killed, and its commit is still under way.
+  first.resolve();
+  await ready;
+  stored.push(3, 4);
+  hub.catchUp('s', 4);
+  await settled();
+  // The end of the turn, which another bridge has stored.
+  stored.push(513);
+  hub.catchUp('s', 513);
+  await settled();
+  assert.deepEqual(seen, [1, 2, 3, 4, 513]);
+  const readsBefore = reads;
+  hub.catchUp('s', 513);
+  assert.equal(reads, readsBefore, 'who has everything is not read for');
+});
+
 test('what another bridge stored of a session is read before what is published here afterwards', async () => {
   const asked: number[] = [];
   const stored: number[] = [];
