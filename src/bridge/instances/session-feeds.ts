@@ -280,8 +280,13 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   function closeUnused(keys: Iterable<string>): void {
     for (const key of keys) {
       const feed = feeds.get(key);
-      if (feed !== undefined && !hub.isFollowed(key)) close(feed);
+      if (feed !== undefined && !hub.isFollowed(key) && !isAwaited(key)) close(feed);
     }
+  }
+
+  /** Connections that have come for the session while its stream was being opened: the hub does not know them yet. */
+  function isAwaited(key: string): boolean {
+    return [...keysOf.values()].some((keys) => keys.has(key));
   }
 
   /** A session that is followed here, and was served here, may have been taken by another instance. */

@@ -323,3 +323,51 @@ test('an owner that does not answer is asked less and less often, and soon again
   for (let step = 0; step < 16; step += 1) await clock.advance(250);
   assert.deepEqual(pauses().slice(-3), [250, 250, 250]);
 });
+
+test('a client that comes while the stream is opened gets the updates, though the one that opened it has gone', async (t) => {
+  const clock = createFakeClock();
+  const clients = ['gone', 'stays'].map(() => {
+    const seen: number[] = [];
+    const receiver: NotificationSink = {
+      update: (_params, seq) => void seen.push(seq),
+      isBehind: () => false,
+      drained: async () => true,
+      lost: () => undefined,
+    };
+    return { seen, receiver };
+  });
+  const [gone, stays] = clients;
+  assert.ok(gone !== undefined && stays !== undefined);
+  const hub = createUpdateHub(async (_key, _to, after) => after, clock);
+  const session = { key: 's', closed_at: null } as SessionRow;
+  const streams: { accepted(): void; update(seq: number, text: string): void; isOpen(): boolean }[] = [];
+  const feeds = createSessionFeeds({
+    hub,
+    clock,
+    sessions: { follow: async () => assert.fail('the session is elsewhere'), forget: hub.forget },
+    owners: {
+      find: async () => session,
+      byKey: async () => session,
+      ofRow: async () => ({ id: 'other' }) as unknown as RelayTarget,
+      isTaken: () => true,
+    },
+    updates: { lastSeq: async () => 0 },
+    log: { warn: (_facts, text) => assert.fail(text) },
+    openStream: async (_target, _session, on, signal) => {
+      streams.push({ ...on, isOpen: () => !signal.aborted });
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+      return undefined as never;
+    },
+    flush: async () => ({ kind: 'result', result: {} }),
+  });
+  t.after(() => feeds.stop());
+  const following = clients.map(({ receiver }) => feeds.follow(MAIN, 'session', 0, receiver));
+  await until('the stream to be asked for', () => streams.length > 0);
+  feeds.forget(gone.receiver);
+  for (const { accepted } of streams) accepted();
+  await Promise.all(following);
+  for (const { isOpen, update } of streams) if (isOpen()) update(1, '{}');
+  assert.deepEqual([gone.seen, stays.seen], [[], [1]]);
+  feeds.forget(stays.receiver);
+  assert.equal(streams.filter(({ isOpen }) => isOpen()).length, 0, 'the last one closes it');
+});
