@@ -182,7 +182,7 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
           const { ends, updates, now } = end(dead);
           if (ends.length === 0) return ends;
           const given = { query, run, now };
-          // First, as in every batch about sessions: whoever has one has to see that it was taken.
+          // First, as in every batch about sessions: an owner that lives has to see that its session was taken.
           await releaseSessions(given, ends);
           await endTurns(given, ends);
           for (const update of updates) await run(update);
@@ -266,7 +266,7 @@ async function changeAll(run: Run, statement: Runnable, expected: number): Promi
   if (changes !== expected) throw new AppError('STORAGE_CONFLICT', { expected, changes });
 }
 
-/** PostgreSQL takes what stands in a list of values for text unless it is told. */
+/** PostgreSQL takes a parameter in a list of values for text unless it is cast. */
 function text(value: string) {
   return sql`cast(${value} as text)`;
 }
