@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { basename, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { AgentSession, SessionDefaults, TrestleClient, Turn } from '../client/trestle-client.ts';
+import { systemClock } from '../platform/clock/clock.ts';
 import {
   type CommandContext,
   CommandExit,
@@ -348,7 +349,9 @@ async function show(
   isAsked: boolean,
 ): Promise<string> {
   const display = createTurnDisplay(context);
-  const notices = isJson ? undefined : createWaitNotices({ trestle, sessionId, isAsked, say: display.say });
+  const notices = isJson
+    ? undefined
+    : createWaitNotices({ trestle, sessionId, isAsked, clock: systemClock, say: display.say });
   try {
     for await (const update of turn) {
       notices?.seen(update);

@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import type { SessionUpdate, StructuredEvent, TrestleClient, Turn } from '../client/trestle-client.ts';
-import { pause, systemClock } from '../platform/clock/clock.ts';
+import { type Clock, pause } from '../platform/clock/clock.ts';
 import type { CommandContext } from './command-context.ts';
 
 type TurnResult = Awaited<Turn['result']>;
@@ -118,12 +118,15 @@ interface WaitNoticeOptions {
   readonly sessionId: string;
   /** Whether questions of the agent are shown elsewhere. */
   readonly isAsked: boolean;
+  readonly clock: Pick<Clock, 'after'>;
   say(line: string): void;
 }
 
 const SILENT_MS = 400;
 const CONFIRM_MS = 300;
 const LOOK_AGAIN_MS = 700;
+/** A turn can be silent for an hour, and each look is a request and a line in the log of the server. */
+const MAX_LOOK_AGAIN_MS = 10_000;
 const LOOK_TIMEOUT_MS = 10_000;
 
 /** Says what a turn waits for, once for each reason: a question, another turn of its session, or a limit. */
@@ -152,9 +155,10 @@ export function createWaitNotices(options: WaitNoticeOptions): { seen(update: Se
     let said: string | undefined;
     let found: string | undefined;
     let pauseMs = SILENT_MS;
+    let againMs = LOOK_AGAIN_MS;
     while (!signal.aborted) {
       const before = updates;
-      await pause(systemClock, pauseMs, signal);
+      await pause(options.clock, pauseMs, signal);
       const reason = signal.aborted || updates !== before ? undefined : await look();
       const isSilent = updates === before && !signal.aborted;
       // Two looks agree: what has just changed is not worth a line.
@@ -162,7 +166,9 @@ export function createWaitNotices(options: WaitNoticeOptions): { seen(update: Se
         said = reason;
         options.say(reason);
       }
-      pauseMs = !isSilent ? SILENT_MS : reason !== found ? CONFIRM_MS : LOOK_AGAIN_MS;
+      const isSame = isSilent && reason === found;
+      pauseMs = isSame ? againMs : isSilent ? CONFIRM_MS : SILENT_MS;
+      againMs = isSame ? Math.min(againMs * 2, MAX_LOOK_AGAIN_MS) : LOOK_AGAIN_MS;
       found = isSilent ? reason : undefined;
     }
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { SessionUpdate, StructuredEvent, TrestleClient, Turn } from '../../src/client/trestle-client.ts';
 import { createTurnDisplay, createWaitNotices } from '../../src/commands/turn-display.ts';
-import { until } from '../kit/until.ts';
+import { createFakeClock } from '../kit/fake-clock.ts';
 
 type Result = Awaited<Turn['result']>;
 
@@ -95,10 +95,12 @@ async function saidWhile(t: TestContext, view: unknown, events: readonly string[
     return view as View;
   };
   const trestle = { sessions: { get } } as unknown as Pick<TrestleClient, 'sessions'>;
-  const notices = createWaitNotices({ trestle, sessionId: 's1', isAsked, say: (line) => said.push(line) });
+  const clock = createFakeClock();
+  const notices = createWaitNotices({ trestle, sessionId: 's1', isAsked, clock, say: (line) => said.push(line) });
   t.after(() => notices.stop());
   for (const event of events) notices.seen({ event } as SessionUpdate);
-  await until('some looks', () => looks >= 4);
+  await clock.advance(10_000);
+  assert.ok(looks >= 4, `${looks} looks`);
   notices.stop();
   return said;
 }
@@ -121,4 +123,27 @@ test('what a turn waits for is said once: a limit, another turn, a question', as
   assert.deepEqual(asking, ['waiting for permission: touch made\n  answer with: trestle sessions follow s1 --ask']);
   assert.deepEqual(shownElsewhere, []);
   assert.deepEqual(working, []);
+});
+
+test('a turn that is silent for long is looked at less and less often, and as often as before after an update', async (t) => {
+  const clock = createFakeClock();
+  let looks = 0;
+  const get = async () => {
+    looks += 1;
+    return { session: { state: 'running' }, permissions: [] } as unknown as View;
+  };
+  const trestle = { sessions: { get } } as unknown as Pick<TrestleClient, 'sessions'>;
+  const notices = createWaitNotices({ trestle, sessionId: 's1', isAsked: false, clock, say: () => undefined });
+  t.after(() => notices.stop());
+  notices.seen({ event: 'started' } as SessionUpdate);
+  await clock.advance(2000);
+  assert.ok(looks >= 2, `${looks} looks in the first seconds`);
+  looks = 0;
+  await clock.advance(10 * 60_000);
+  assert.ok(looks >= 55 && looks <= 65, `${looks} looks in ten minutes`);
+  notices.seen({ event: 'delta' } as SessionUpdate);
+  await clock.advance(10_000);
+  looks = 0;
+  await clock.advance(2000);
+  assert.ok(looks >= 1, 'looks again soon after an update');
 });
