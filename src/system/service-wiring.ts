@@ -12,6 +12,7 @@ import type { PrivatePaths } from '../bridge/sessions/private-places.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { wireBridge } from '../bridge/wire-bridge.ts';
 import { createCatalogue } from '../completions/apis/catalogue.ts';
+import { DEMO_API } from '../completions/apis/demo-models.ts';
 import { knownModels } from '../completions/apis/known-models.ts';
 import { splitModel } from '../completions/apis/models.ts';
 import { resolveApis } from '../completions/apis/resolve-apis.ts';
@@ -19,7 +20,6 @@ import { type ChatEngine, createChatEngine } from '../completions/chat-engine.ts
 import { type Completions, createCompletions } from '../completions/create-completions.ts';
 import type { OwnKeys } from '../completions/keys/key-register.ts';
 import type { KeyOwners } from '../completions/metered-keys.ts';
-import { DEMO_API } from '../completions/routing/model-plan.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
 import type { Sandbox } from '../platform/child-process/sandbox.ts';
 import type { ServeOwn } from '../platform/child-process/sandbox-network.ts';

@@ -3,9 +3,10 @@ import { crc32, deflateSync } from 'node:zlib';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 
+export const DEMO_API = 'demo';
 export const DEMO_MODEL = 'demo/echo';
 /** Calls a tool when it is asked to, so that agents can be tried without a key. */
-const DEMO_AGENT = 'demo/agent';
+export const DEMO_AGENT = 'demo/agent';
 
 export interface EchoAnswer {
   readonly model: string;
@@ -122,6 +123,13 @@ function splitWords(text: string): readonly string[] {
 
 /** The demo models besides `demo/echo`, each for one operation, so that every one can be tried without a key. */
 export const DEMO_MEDIA = ['image', 'speech', 'transcription', 'moderation', 'rerank'] as const;
+const DEMO_NAME = /^(?:echo|agent)(?:\?.{0,200})?$/;
+const OTHER_DEMOS: readonly string[] = [...DEMO_MEDIA, 'files', 'batches'];
+
+/** Whether calls to `demo/<name>` are answered. */
+export function isDemo(name: string): boolean {
+  return DEMO_NAME.test(name) || OTHER_DEMOS.includes(name);
+}
 
 const SIZE = 64;
 

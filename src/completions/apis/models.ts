@@ -5,7 +5,7 @@ import type { ModelEntry, ModelList } from '../contract/keys.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { apiTable } from './api-table.ts';
 import type { Catalogue } from './catalogue.ts';
-import { DEMO_MODEL } from './demo-models.ts';
+import { DEMO_AGENT, DEMO_API, DEMO_MODEL, isDemo } from './demo-models.ts';
 import { knownModels } from './known-models.ts';
 import { canListModels, createLiveModels, type ListUpstreamModels } from './live-models.ts';
 import type { FindApi, KnownModel, UsableApi } from './model-api.ts';
@@ -43,7 +43,6 @@ interface ModelsOptions extends ApiSources {
 }
 
 const ALIAS_OWNER = 'trestle';
-const DEMO_OWNER = 'demo';
 
 export function createModels(options: ModelsOptions): Models {
   const { environment, isOwnAddress, catalogue, listUpstream, clock } = options;
@@ -96,7 +95,7 @@ export function createModels(options: ModelsOptions): Models {
 
   const builtIn = (): readonly ModelEntry[] => [
     ...settings.models.map(describeAlias),
-    plainEntry(DEMO_MODEL, DEMO_OWNER),
+    plainEntry(DEMO_MODEL, DEMO_API),
   ];
 
   async function namesOf(api: UsableApi): Promise<readonly string[]> {
@@ -120,10 +119,12 @@ export function createModels(options: ModelsOptions): Models {
       const own = builtIn().find((entry) => entry.id === id);
       if (own !== undefined) return own;
       const [api, model] = splitModel(id);
+      if (api === DEMO_API && isDemo(model)) return plainEntry(id, DEMO_API);
       return model === '' || findApi(api) === undefined ? undefined : describe(api, model);
     },
     knownNames: () => [
       ...builtIn().map(({ id }) => id),
+      DEMO_AGENT,
       ...usable().flatMap(({ id }) => [...modelsOf(id).keys()].map((model) => `${id}/${model}`)),
     ],
     apisWith(model) {

@@ -1,6 +1,6 @@
 import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-models.ts';
+import { DEMO_API, demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-models.ts';
 import type { FindApi, KnownModel, UsableApi } from '../apis/model-api.ts';
 import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
 import { isVertexClaude } from '../dialects/anthropic/vertex-claude.ts';
@@ -15,7 +15,6 @@ import { createByteReader, createChunkReader, createFraming } from '../relay/str
 import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { CallerPresence } from '../routing/call-record.ts';
-import { DEMO_API } from '../routing/model-plan.ts';
 import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { type FetchLinkedFiles, hasLinkedFiles } from '../upstream/linked-files.ts';

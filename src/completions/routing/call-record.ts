@@ -1,12 +1,12 @@
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { DEMO_API } from '../apis/demo-models.ts';
 import { usdText, withSearch } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import { describeFailure } from '../errors.ts';
 import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
 import type { Target } from './model-plan.ts';
-import { DEMO_API } from './model-plan.ts';
 
 /** Follows one call from admission to its end, which is settled exactly once. */
 export interface CallRecord extends AttemptRecord {

@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import { DEMO_MEDIA } from '../apis/demo-models.ts';
+import { DEMO_API, isDemo } from '../apis/demo-models.ts';
 import type { FindApi, PoolKey } from '../apis/model-api.ts';
 import { nearestModels } from '../apis/models.ts';
 import type { CompletionsSettings } from '../settings.ts';
@@ -68,9 +68,6 @@ export interface ModelPlansOptions {
   readonly missingFor: (apiId: string) => readonly string[];
 }
 
-export const DEMO_API = 'demo';
-const DEMO_NAME = /^(?:echo|agent)(?:\?.{0,200})?$/;
-const OTHER_DEMOS: readonly string[] = [...DEMO_MEDIA, 'files', 'batches'];
 const DIRECT_TARGET = { weight: 1, priority: 1, requestsPerMinute: 0, tokensPerMinute: 0 };
 const DIRECT_PLAN = {
   fallbacks: [],
@@ -181,10 +178,6 @@ export function createModelPlans(options: ModelPlansOptions): ModelPlans {
   function isThere(apiId: string): boolean {
     return apiId === DEMO_API || findApi(apiId) !== undefined;
   }
-}
-
-function isDemo(name: string): boolean {
-  return DEMO_NAME.test(name) || OTHER_DEMOS.includes(name);
 }
 
 /** A key of this name stands where the only key of the API stood before. */

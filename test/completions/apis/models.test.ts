@@ -72,6 +72,14 @@ test('P-31: a fresh machine lists the demo model alone, and asks only local serv
   assert.deepEqual(listed.sort(), ['atomic-chat', 'docker-model-runner', 'lmstudio', 'ollama', 'xinference']);
 });
 
+test('a demo model that answers calls is found by its name, and is suggested for a name that comes near', () => {
+  const { models } = start({});
+  for (const id of ['demo/agent', 'demo/agent?delay=5', 'demo/image']) assert.equal(models.find(id, anybody)?.id, id);
+  for (const id of ['demo/', 'demo/agents', 'demo/embed']) assert.equal(models.find(id, anybody), undefined, id);
+  assert.equal(models.find('demo/agent', allowed('mistral/*')), undefined);
+  assert.match(nearestModels('demo/agnt', models.knownNames()), /^Nearest: demo\/agent\./);
+});
+
 test('P-31: the list has aliases and the known models of usable APIs, with what is known of each', async () => {
   const target = {
     model: 'deepseek/deepseek-chat',
