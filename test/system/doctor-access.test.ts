@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { accountsMigrations } from '../../src/accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { dataFiles } from '../../src/system/data-directory.ts';
 import { accessFindings, registrationFinding } from '../../src/system/doctor/diagnose.ts';
-import { webhookFindings } from '../../src/system/doctor/findings.ts';
+import { webhookFindings, workspaceFindings } from '../../src/system/doctor/findings.ts';
 import { storeLocation } from '../../src/system/stores.ts';
 import { openServiceDatabase } from '../kit/open-service-database.ts';
 import { resolveTrestle } from '../kit/resolve-trestle.ts';
@@ -103,4 +105,15 @@ test('doctor lists webhooks that fail or are switched off, by host and without t
   assert.match(found[0]?.text ?? '', /no delivery to hooks\.example\.org has succeeded since 2030-01-01T/);
   assert.match(found[1]?.text ?? '', /switched off at 2030-01-04T.*POST \/api\/auth\/admin\/webhooks\/whk_3\/enable/);
   assert.doesNotMatch(JSON.stringify(found), /secret-path/);
+});
+
+test('doctor warns of a workspace root that is not there, or is a file', async (t) => {
+  const [data, root] = [await temporaryFolder(t), await temporaryFolder(t)];
+  const file = join(root, 'file');
+  await writeFile(file, '');
+  const found = await workspaceFindings([root, file, join(root, 'missing')], data);
+  assert.deepEqual(
+    found.map(({ state, name, text }) => [state, name, text.slice(0, text.indexOf(':'))]),
+    [file, join(root, 'missing')].map((path) => ['note', 'bridge.workspace_roots', `${path} is not a folder`]),
+  );
 });

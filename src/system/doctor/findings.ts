@@ -52,19 +52,23 @@ export async function dataDirectoryFinding(folder: string): Promise<Finding> {
   }
 }
 
-/** Warns of listed folders in which an agent's own program finds the data directory. */
+/** Warns of listed folders that are not there, and of those in which an agent's own program finds the data directory. */
 export async function workspaceFindings(roots: readonly string[], folder: string): Promise<readonly Finding[]> {
   const places = createPrivatePlaces({ folders: [await realpath(folder)], files: [] });
+  const name = 'bridge.workspace_roots';
   const findings: Finding[] = [];
   for (const root of roots) {
     const identity = await stat(root, { bigint: true }).catch(() => undefined);
-    if (identity === undefined || !(await places.isAbove(identity))) continue;
-    findings.push(
-      note(
-        'bridge.workspace_roots',
-        `${root} contains the data directory ${folder}: our file tools do not enter it, but commands and other agents can; list folders below, or choose another --data-dir`,
-      ),
-    );
+    if (identity?.isDirectory() !== true) {
+      findings.push(note(name, `${root} is not a folder: agents cannot work there; correct the path, or create it`));
+    } else if (await places.isAbove(identity)) {
+      findings.push(
+        note(
+          name,
+          `${root} contains the data directory ${folder}: our file tools do not enter it, but commands and other agents can; list folders below, or choose another --data-dir`,
+        ),
+      );
+    }
   }
   return findings;
 }
