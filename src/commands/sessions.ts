@@ -148,10 +148,11 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .argument('[turn]', 'the id of the turn; the last one unless given')
     .action(
       action((sessionId = '', given = '') => async (trestle, command) => {
-        const turnId = given || ((await trestle.sessions.turns(sessionId, { limit: 1 })).turns[0]?.turnId ?? '');
+        const turns = given === '' ? (await trestle.sessions.turns(sessionId, { limit: 2 })).turns : [];
+        const turnId = given || (turns[0]?.turnId ?? '');
         const undone = await trestle.sessions.undo(sessionId, turnId).catch(nameFiles('changed since', context));
         const lines = undone.files.map(({ path, action }) => pathLines(action, [path]));
-        print(command, context, undone, lines.join('') || 'There was nothing to undo.\n');
+        print(command, context, undone, lines.join('') || nothingUndone(sessionId, turns.length > 1));
       }),
     );
   sessions
@@ -243,6 +244,13 @@ function sessionTable(sessions: readonly SessionSummary[], now: number): string 
   );
 }
 
+/** The files of a session may all be of earlier turns, which are undone only by their ids. */
+function nothingUndone(sessionId: string, hasEarlierTurns: boolean): string {
+  if (!hasEarlierTurns) return 'There was nothing to undo.\n';
+  const id = printable(sessionId);
+  return `The last turn changed no files: there was nothing to undo. To undo an earlier turn, name it: trestle sessions undo ${id} <turn>\n(trestle sessions show ${id} lists them)\n`;
+}
+
 function sessionText(
   { sessionId, title, state, providerId, model, folder, usage, costUsd }: SessionSummary,
   turns: Awaited<ReturnType<TrestleClient['sessions']['turns']>>['turns'],
@@ -257,8 +265,9 @@ function sessionText(
   ];
   const lines = [...turns]
     .reverse()
-    .flatMap(({ prompt, status, output, error }) => [
+    .flatMap(({ turnId, prompt, status, output, error }) => [
       '',
+      turnId,
       `> ${oneLine(prompt, 500)}`,
       ...(output === '' ? [] : [oneLine(output, 1000)]),
       ...(status === 'completed' ? [] : [`[${status}${error === '' ? '' : `: ${oneLine(error, 500)}`}]`]),

@@ -241,7 +241,7 @@ test('sessions lists, shows, exports, archives and closes what ran', async () =>
   ]);
   assert.match(list.stdout, /^idle {2}\d+ s +kept {2}builtin {2}2 turns .*Remember this \[31mline\n$/);
   assert.match(shown.stdout, /^session {2}kept\n/);
-  assert.match(shown.stdout, /> Remember this .*line\n.*\n\n> and this one\nand this one\n$/s);
+  assert.match(shown.stdout, /> Remember this .*line\n.*\n\nturn-\w+\n> and this one\nand this one\n$/s);
   assert.match(exported.stdout, /and this one/);
   assert.equal(JSON.parse(asJson.stdout).session.sessionId, 'kept');
   await run(['--session', 'odd\u009b31m', 'x']);

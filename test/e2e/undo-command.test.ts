@@ -54,6 +54,10 @@ test('a person sees what an agent has changed, and takes it back, turn by turn',
   });
   assert.equal(await readFile(file, 'utf8'), 'two\n');
   assert.equal((await command('sessions', 'undo', 'work', second)).stdout, 'There was nothing to undo.\n');
+  await call(server.url, 'session.message', { sessionId: 'work', taskPrompt: 'say nothing new' });
+  const last = await command('sessions', 'undo', 'work');
+  assert.match(last.stdout, /^The last turn changed no files.*trestle sessions undo work <turn>\n.*sessions show work/);
+  assert.ok((await command('sessions', 'show', 'work')).stdout.includes(`\n${first}\n> edit notes.txt two\n`));
 });
 
 test('a person runs a task in a worktree, and merges it', async () => {
