@@ -209,9 +209,10 @@ async function readPrompt(words: readonly string[], context: CommandContext): Pr
   const isPiped = words.at(-1) === '-';
   const given = (isPiped ? words.slice(0, -1) : words).join(' ');
   const piped = isPiped ? (await (await import('node:stream/consumers')).text(process.stdin)).trimEnd() : '';
-  const prompt = [given, piped].filter((part) => part !== '').join('\n\n');
+  const prompt = [given, piped].filter((part) => part.trim() !== '').join('\n\n');
   if (prompt !== '') return prompt;
-  return fail(context, 'the task is missing: trestle run "what to do"', EXIT_USAGE);
+  const where = isPiped ? ' (standard input was empty)' : ', or trestle run - to read it from standard input';
+  return fail(context, `the task is missing: trestle run "what to do"${where}`, EXIT_USAGE);
 }
 
 /** A server elsewhere has other folders: there one is named as the server knows it, or not at all. */

@@ -149,7 +149,12 @@ test('run says what is wrong and ends with 1; without a task with 2', async () =
   assert.match(place.stderr, /^trestle: the folder \(--folder\) cannot be used/);
   const nothing = await run([]);
   assert.equal(nothing.code, 2);
-  assert.match(nothing.stderr, /the task is missing/);
+  assert.match(nothing.stderr, /the task is missing: .*, or trestle run - to read it from standard input\n$/);
+  for (const words of [['-'], [' '], ['', '-']]) {
+    const blank = await run(words);
+    assert.deepEqual([blank.code, blank.stdout], [2, ''], blank.stderr);
+    assert.match(blank.stderr, words.includes('-') ? /the task is missing: .*input was empty/ : /the task is missing/);
+  }
 });
 
 test('the token of commands is the operator, and ends with its server', async (t) => {
