@@ -1,5 +1,5 @@
-import { createCommandContext } from './commands/command-context.ts';
+import { createCommandContext, endProgram } from './commands/command-context.ts';
 import { runProgram } from './commands/program.ts';
 import { readEnvironment } from './system/environment.ts';
 
-process.exit(await runProgram(process.argv.slice(2), createCommandContext(readEnvironment())));
+endProgram(await runProgram(process.argv.slice(2), createCommandContext(readEnvironment())));

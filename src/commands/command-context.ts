@@ -20,11 +20,17 @@ export interface CommandContext {
 
 /** The real world: this process, its terminal and its user. */
 export function createCommandContext(environment: CommandContext['environment']): CommandContext {
+  let isWatched = false;
   return {
     environment,
     workingDirectory: process.cwd(),
     homeDirectory: homedir(),
-    stdout: (text) => process.stdout.write(text),
+    stdout(text) {
+      // Commands that speak a protocol on the standard streams never come here: they notice by themselves.
+      if (!isWatched) process.stdout.on('error', (error) => endProgram(EXIT_OUTPUT_CLOSED, error));
+      isWatched = true;
+      process.stdout.write(text);
+    },
     stderr: (text) => process.stderr.write(text),
     color: process.stdout.isTTY === true && (environment.NO_COLOR ?? '') === '' && environment.TERM !== 'dumb',
   };
@@ -34,6 +40,8 @@ export const EXIT_FAILED = 1;
 export const EXIT_USAGE = 2;
 /** The exit code of a program that Ctrl-C has ended. */
 export const EXIT_INTERRUPTED = 130;
+/** The exit code of a program that SIGPIPE has ended. */
+const EXIT_OUTPUT_CLOSED = 141;
 /** EX_CONFIG of sysexits.h. */
 export const EXIT_CONFIGURATION = 78;
 
@@ -62,6 +70,14 @@ export function describeFailure(error: unknown): { readonly exit: number; readon
   }
   const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   return { exit: EXIT_FAILED, text: `trestle: this should not have happened: ${reason.split('\n')[0]}\n` };
+}
+
+/** Ends the program, as a failure where its output is lost: a file on a full disk may lack a key that is shown once. */
+export function endProgram(code: number, lost: NodeJS.ErrnoException | null = process.stdout.errored): never {
+  // A program that closes its end of the pipe, as head does, has read enough.
+  if (lost === null || lost.code === 'EPIPE') process.exit(code);
+  process.stderr.write(`trestle: the output could not be written: ${lost.message}\n`);
+  process.exit(EXIT_FAILED);
 }
 
 /** Thrown by a command that has printed everything: the program ends with this code and prints nothing more. */
