@@ -27,7 +27,7 @@ import { createGateway } from './gateway/create-gateway.ts';
 import type { RegisteredInstance } from './instances/instance-registry.ts';
 import { type InstanceMembers, type InstanceOptions, openInstance } from './instances/open-instance.ts';
 import { createJobs, maxJobsOfOneOwner } from './jobs/create-jobs.ts';
-import { bridgeMethods } from './methods.ts';
+import { bridgeMethods, type ServedMethods } from './methods.ts';
 import { createMultiAgent } from './multi-agent/create-multi-agent.ts';
 import { createPrincipalFor, requireMay } from './principal.ts';
 import { bridgeRoutes, bridgeUpgrades } from './routes.ts';
@@ -89,8 +89,8 @@ export interface BridgeOptions
   /** Given where agents share their places with turns. */
   readonly turnLimits?: TurnLimits | undefined;
   readonly retention: Retention & { readonly jobs: number };
-  /** Names of the methods that are served. Undefined: the whole family. */
-  readonly onlyMethods?: readonly string[] | undefined;
+  /** The methods that are served. Undefined: the whole family. */
+  readonly onlyMethods?: ServedMethods | undefined;
   readonly network: CallbackNetwork;
   /** Finds people and service accounts by their tokens. Undefined: there are only static tokens. */
   readonly identify?: Identify | undefined;
@@ -261,7 +261,8 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     jobs,
     gatewayMethods: runtime.methods,
     route,
-  }).filter(({ name }) => options.onlyMethods?.includes(name) ?? true);
+    only: options.onlyMethods,
+  });
   for (const method of methods) methodNames.add(method.name);
   const dispatchHere = createDispatch<BridgeClient>({
     rows: methods.map((row) => ({

@@ -18,6 +18,14 @@ export interface MethodParts {
   /** `app.gateway.*` and `app.tools.invoke`. */
   readonly gatewayMethods: readonly MethodRow<BridgeClient>[];
   route(request: RouteRequest): Promise<RoutingResolution>;
+  /** Undefined: the whole family is served. */
+  readonly only?: ServedMethods | undefined;
+}
+
+/** Which methods a bridge serves, by their names, and whom it tells that a call of one was done. */
+export interface ServedMethods {
+  readonly names: readonly string[];
+  done?(name: string): void;
 }
 
 /** THE TABLE of what the bridge sends on its own. */
@@ -29,8 +37,25 @@ export const bridgeNotifications = [
   },
 ] as const;
 
+/** What of the family is served. */
+export function bridgeMethods(parts: MethodParts): readonly MethodRow<BridgeClient>[] {
+  const { only } = parts;
+  const rows = familyOf(parts);
+  if (only === undefined) return rows;
+  return rows
+    .filter(({ name }) => only.names.includes(name))
+    .map((row) => ({
+      ...row,
+      async handle(params, call) {
+        const result = await row.handle(params, call);
+        only.done?.(row.name);
+        return result;
+      },
+    }));
+}
+
 /** THE TABLE of the method family: nothing else can be called. */
-export function bridgeMethods({
+function familyOf({
   capabilitiesText,
   sessions,
   jobs,

@@ -1,7 +1,8 @@
 import { hostname } from 'node:os';
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { systemClock } from '../platform/clock/clock.ts';
 import { systemRandomness } from '../platform/clock/randomness.ts';
+import { createToken } from '../platform/secrets/tokens.ts';
 import type { ControlResult } from '../system/controls.ts';
 import { PROGRAM_VERSION } from '../system/environment.ts';
 import { type CommandContext, CommandExit, EXIT_CONFIGURATION, EXIT_USAGE, fail, print } from './command-context.ts';
@@ -152,6 +153,7 @@ interface RunnerFlags {
   readonly url?: string;
   readonly key?: string;
   readonly slots: number;
+  readonly once?: boolean;
 }
 
 const MAX_SLOTS = 1024;
@@ -169,6 +171,11 @@ export function registerRunner(program: Command, context: CommandContext): void 
     .option('--url <url>', 'address of the server')
     .option('--key <key>', `key of this runner; better in ${KEY_VARIABLE}, where other users do not see it`)
     .option('--slots <count>', 'turns that it takes at the same time', readSlots, 4)
+    .addOption(
+      new Option('--once', 'take one session, and end when it is closed: for a fresh container each').conflicts(
+        'slots',
+      ),
+    )
     .addHelpText(
       'after',
       `
@@ -218,7 +225,8 @@ function readSlots(text: string): number {
   throw new InvalidArgumentError(`Give a number from 1 to ${MAX_SLOTS}.`);
 }
 
-async function runRunner({ url = '', slots, ...flags }: RunnerFlags, command: Command, context: CommandContext) {
+async function runRunner(flags: RunnerFlags, command: Command, context: CommandContext) {
+  const { url = '', once = false, slots } = flags;
   const { environment, homeDirectory } = context;
   const key = flags.key ?? environment[KEY_VARIABLE] ?? '';
   if (!/^https?:$/.test(URL.parse(url)?.protocol ?? '')) {
@@ -231,12 +239,17 @@ async function runRunner({ url = '', slots, ...flags }: RunnerFlags, command: Co
   const { ADAPTER_METHODS, runnerSettings } = await import('../system/settings.ts');
   const { connectToServer, tokenOfRunner } = await import('../system/cluster.ts');
   const place = { homeDirectory, xdgDataHome: environment.XDG_DATA_HOME };
+  const process = once ? createToken(systemRandomness) : '';
+  const token = tokenOfRunner(key, process);
+  const closed = Promise.withResolvers<void>();
 
   await serve(['bridge'], command.optsWithGlobals(), context, {
-    narrow: (settings) => runnerSettings(settings, tokenOfRunner(key), place),
-    bridgeMethods: ADAPTER_METHODS,
+    narrow: (settings) => runnerSettings(settings, token, place),
+    // Only its one session reaches a runner with `--once`, so what is closed is that one.
+    bridgeMethods: { names: ADAPTER_METHODS, done: (name) => name === 'session.close' && closed.resolve() },
+    done: once ? closed.promise : undefined,
     served(summary, logger) {
-      const hello = { version: PROGRAM_VERSION, host: hostname(), slots };
+      const hello = { version: PROGRAM_VERSION, host: hostname(), ...(once ? { slots: 1, process } : { slots }) };
       const connection = connectToServer({
         url,
         key,
@@ -269,7 +282,7 @@ function runnersText(runners: readonly ListedRunner[]): string {
     printable(one.version) || '-',
     one.labels.join(',') || '-',
     one.agents.flatMap(({ id, state }) => (state === 'ok' ? [printable(id)] : [])).join(',') || '-',
-    `${one.turns}/${one.slots}`,
+    `${one.turns}/${one.slots}${one.once === undefined ? '' : ` once, ${one.once}`}`,
   ]);
   return table([heads, ...rows], heads.indexOf('TURNS'));
 }

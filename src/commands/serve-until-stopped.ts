@@ -33,10 +33,12 @@ export interface WorkerLink {
 /** Makes a server do less than its settings ask for. */
 interface Restriction {
   narrow(settings: Settings): Settings;
-  /** Names of the methods that the bridge serves. */
-  readonly bridgeMethods: readonly string[];
+  /** The methods that the bridge serves. */
+  readonly bridgeMethods: NonNullable<Parameters<typeof startSystem>[0]['bridgeMethods']>;
   /** Called when it serves; what it returns is stopped with the server, and stops the server when it fails. */
   served?(summary: SystemSummary, logger: Logger): { readonly ended: Promise<void>; stop(): void };
+  /** Resolves when its work is done: then it ends as after a signal. */
+  readonly done?: Promise<void> | undefined;
 }
 
 /** The place of this process among those that serve the address together. */
@@ -90,7 +92,7 @@ export async function serve(
     bridgeMethods: restriction?.bridgeMethods,
     ...(worker !== undefined && link !== undefined && { worker: { slot: worker.slot, gather: link.gather } }),
   });
-  const stopped = stopOnSignal(system, logger, link);
+  const stopped = stopOnSignal(system, logger, link, restriction?.done);
   process.on('SIGHUP', () => void reload(system, load, logger, secrets));
 
   await system.agentsKnown();
@@ -138,7 +140,7 @@ function endOnUnexpectedError(logger: Logger): void {
 }
 
 /** The first signal drains, a second one ends the program immediately. */
-function stopOnSignal(system: System, logger: Logger, link: WorkerLink | undefined): Promise<void> {
+function stopOnSignal(system: System, logger: Logger, link?: WorkerLink, done?: Promise<void>): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let stopping = false;
   const onSignal = (signal: string): void => {
@@ -160,6 +162,7 @@ function stopOnSignal(system: System, logger: Logger, link: WorkerLink | undefin
   process.on('SIGINT', link === undefined ? onSignal : () => undefined);
   link?.onLeave(() => stop('leave', true));
   void system.drainAsked.then(() => stop('drain', link !== undefined));
+  void done?.then(() => stop('done', false));
   return promise;
 }
 

@@ -179,7 +179,7 @@ The bridge then has, in its trestle.yaml:
       const place = { homeDirectory, xdgDataHome: environment.XDG_DATA_HOME };
       await serve(['bridge'], command.optsWithGlobals(), context, {
         narrow: (settings) => adapterSettings(settings, agent, place),
-        bridgeMethods: ADAPTER_METHODS,
+        bridgeMethods: { names: ADAPTER_METHODS },
       });
     });
 }

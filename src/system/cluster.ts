@@ -79,7 +79,7 @@ export async function readInstances(
 }
 
 /** The token of the bridge of a runner, and its connection to the server. */
-export const tokenOfRunner = (key: string) => runnerToken(keyHashOf(key));
+export const tokenOfRunner = (key: string, process: string) => runnerToken(keyHashOf(key), process);
 export const connectToServer = connectRunner;
 
 /** Asks an instance to leave, as SIGTERM does, and resolves when it has ended. `left` is called when it has begun. */

@@ -106,8 +106,8 @@ interface StartServicesOptions {
   readonly databases: ServiceDatabases;
   /** Stops what was started. */
   readonly opened: AsyncDisposableStack;
-  /** Names of the methods that the bridge serves. Undefined: all. */
-  readonly bridgeMethods?: readonly string[] | undefined;
+  /** The methods that the bridge serves. Undefined: all. */
+  readonly bridgeMethods?: BridgeOptions['onlyMethods'];
   /** Where the server listens, once it does: the port may have been chosen by the machine. Empty before. */
   ownUrl?(): string;
   /** Where other instances reach this one. Empty until it listens. */

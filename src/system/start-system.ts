@@ -44,8 +44,8 @@ interface SystemOptions {
   readonly logger: Logger;
   /** Takes the log lines of requests ready made, when there is to be one for each. */
   readonly requestLines: LogOutput | undefined;
-  /** Names of the methods that the bridge serves. Undefined: all. */
-  readonly bridgeMethods?: readonly string[] | undefined;
+  /** The methods that the bridge serves. Undefined: all. */
+  readonly bridgeMethods?: Parameters<typeof startServices>[0]['bridgeMethods'];
   /** Given to a process that serves the address together with others. */
   readonly worker?: WorkerPart | undefined;
 }

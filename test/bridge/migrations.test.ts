@@ -31,6 +31,7 @@ const RELEASED = {
     '0023-homes': '14277adc49fdd7d3fce9c44368bdde2784086b881a2745720504a931ee5d41f6',
     '0024-instance-reports': '7975f31ec65ba83d4f95e02290397a08b12c8e279f28f7667dd4b367db78afcd',
     '0025-runners': '1d57a1750f63d6544d43f2dfdf79b17d5b794c1d60eb4e6de01214c814c851ae',
+    '0026-runners-for-one-session': '7a8cbd99fcd40ab3a676c4f4412b87bf28fc62eb8f382b7472795a7e702a6bbc',
   },
   postgres: {
     '0001-instances': '8f7adc6c3db5eb2e942d7e02d56775e8d77eb1eb429cf03b888a8eebd3e44032',
@@ -58,6 +59,7 @@ const RELEASED = {
     '0023-homes': '23c1a79fc88a7afa05d10f892deec024c6e25165eb95d09569ecbba94612d432',
     '0024-instance-reports': '524765b05cfdf25171eb60edbfc2fad6c11849f4eca677c5c61e19aaf5078abc',
     '0025-runners': '47bf4ac15933af328c013d631e35e102113ebabc0f602703c28701e77391298f',
+    '0026-runners-for-one-session': '89f0fe4d88757d3ad31972527dbac7700c18a3594c12983b06b99a3cb96e7be1',
   },
 };
 

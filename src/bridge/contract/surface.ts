@@ -170,6 +170,11 @@ const Runner = Type.Object({
   host: Type.String({ description: 'The name of its machine.' }),
   slots: Type.Integer({ description: 'Turns that it takes at the same time.' }),
   turns: Type.Integer({ description: 'Turns that run on it.' }),
+  once: Type.Optional(
+    Type.Enum(['free', 'taken'], {
+      description: 'Given where it takes one session: whether it has it. `taken`: it gets no other one.',
+    }),
+  ),
   agents: Type.Array(Type.Object({ id: Type.String(), state: Type.String(), version: Type.String() })),
 });
 export const RunnerList = Type.Array(Runner, { description: 'Machines that run agents for the instances.' });

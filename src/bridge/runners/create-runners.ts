@@ -6,16 +6,14 @@ import { pause, type Repeated, repeat, withinTime } from '../../platform/clock/c
 import type { Database } from '../../platform/database/database.ts';
 import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
 import type { FailureThrottle } from '../../platform/http/failure-throttle.ts';
 import type { RequestHead, UpgradeRoute } from '../../platform/http/surface.ts';
 import type { MessageChannel } from '../../platform/json-rpc/message-channel.ts';
 import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-table.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { createToken } from '../../platform/secrets/tokens.ts';
-import { asObject, objectsIn, textOf } from '../agents/agent-text.ts';
 import { RUNNER_ABSENT, readMessage } from '../agents/post-for-events.ts';
-import { authorizationOf, type RemoteConnectionOptions } from '../agents/remote/remote-connection.ts';
+import type { RemoteConnectionOptions } from '../agents/remote/remote-connection.ts';
 import { type RunnerFacts, RunnerLabel, runnerControlResults } from '../contract/surface.ts';
 import { refusalOfEndpoint } from '../forwarding/endpoints.ts';
 import type { BridgeSchema, RunnerRow } from '../storage/bridge-schema.ts';
@@ -26,6 +24,9 @@ import {
   type RunnerStore,
 } from '../storage/instance-and-route-stores.ts';
 import {
+  ANSWER_MS,
+  type Connected,
+  createLook,
   createPassage,
   HELLO_HEADER,
   Hello,
@@ -33,7 +34,7 @@ import {
   keyHashOf,
   openTunnel,
   RUNNER_PATH,
-  runnerToken,
+  type RunnerReport,
   type Tunnel,
 } from './runner-tunnel.ts';
 
@@ -86,21 +87,6 @@ const KEY_PREFIX = 'trk_';
 export const ABSENT_MS = 60_000;
 const LOOK_MS = 300;
 const BEAT_MS = 5_000;
-const ANSWER_MS = 10_000;
-const MAX_AGENTS = 100;
-
-/** What a runner has said last. */
-export interface RunnerReport {
-  readonly version: string;
-  readonly host: string;
-  readonly isLeaving: boolean;
-  readonly agents: readonly { readonly id: string; readonly state: string; readonly version: string }[];
-}
-
-interface Connected {
-  readonly runner: RunnerRow;
-  readonly hello: Hello;
-}
 
 export function createRunners(options: RunnersOptions): Runners {
   const { database, clock, makeId, randomness, logger } = options;
@@ -176,12 +162,23 @@ export function createRunners(options: RunnersOptions): Runners {
     const connection = makeId('con_');
     tunnels.get(runner.id)?.end();
     tunnels.set(runner.id, tunnel);
-    const looks = createLooks({ runner, hello, tunnel, connection });
+    const { store, instance } = here();
+    const look = createLook({
+      runner,
+      hello,
+      tunnel,
+      connection,
+      store,
+      instance,
+      clock,
+      logger,
+      changed: changedHere,
+    });
     const beat = repeat({
       clock,
       firstAfterMs: 0,
       pauseMs: BEAT_MS,
-      work: looks.look,
+      work: look,
       // Also while the database is away: the turns on the runner go on.
       onError: (error) => logger.warn({ err: error, runner: runner.name }, 'it was not noted what a runner does'),
     });
@@ -196,77 +193,6 @@ export function createRunners(options: RunnersOptions): Runners {
         .catch((error: unknown) => logger.warn({ err: error, runner: runner.name }, 'not noted that a runner is away'))
         .finally(() => beats.delete(beat));
     });
-  }
-
-  /** Looks at a runner that is connected here: whether it lives, what it has, and what runs there for nobody. */
-  function createLooks({ runner, hello, tunnel, connection }: Connected & { tunnel: Tunnel; connection: string }) {
-    const { store, instance } = here();
-    const token = authorizationOf(runnerToken(runner.key_hash));
-    let isNoted = false;
-    let last = '';
-    let suspects: ReadonlySet<string> = new Set();
-    const passage = createPassage(tunnel.open);
-
-    async function ask(path: string, body?: object) {
-      const { fetch: send } = await passage;
-      const init = {
-        headers: { ...token, 'content-type': 'application/json' },
-        ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
-      };
-      const response = await boundedFetch(`http://runner${path}`, init, { send, timeoutMs: ANSWER_MS });
-      return { isOk: response.ok, answer: asObject(readMessage(await response.text())) };
-    }
-
-    /** A runner that is being stopped does not take connections any more, and its turns go on. */
-    const askIfServing = (path: string) => ask(path).catch(() => ({ isOk: false, answer: asObject(undefined) }));
-
-    async function endOrphans(running: readonly string[]): Promise<void> {
-      const known = await store.turnsOn(runner.id);
-      const orphans = running.filter((id) => !known.has(id));
-      for (const sessionId of orphans.filter((id) => suspects.has(id))) {
-        logger.warn({ runner: runner.name, sessionId }, 'a turn on a runner is stopped: its instance has ended');
-        await ask('/acp/rpc', { jsonrpc: '2.0', id: 'orphan', method: 'session.cancel', params: { sessionId } });
-      }
-      suspects = new Set(orphans);
-    }
-
-    return {
-      async look(): Promise<void> {
-        const isThere = await tunnel.ping(clock).then(
-          () => true,
-          () => false,
-        );
-        if (!isThere) {
-          logger.warn({ runner: runner.name }, 'a runner does not respond');
-          tunnel.end();
-          return;
-        }
-        const [ready, agents, sessions] = await Promise.all([
-          askIfServing('/readyz'),
-          askIfServing('/api/bridge/agents'),
-          askIfServing('/api/bridge/sessions?state=running&limit=200'),
-        ]);
-        const { version, host, slots } = hello;
-        const found = objectsIn(agents.answer.agents).slice(0, MAX_AGENTS);
-        const listed = found.map((agent) => ({
-          id: textOf(agent.providerId),
-          state: textOf(agent.state),
-          version: textOf(agent.version),
-        }));
-        const said: RunnerReport = { version, host, isLeaving: !ready.isOk, agents: listed };
-        const report = JSON.stringify(said);
-        const isKnown = isNoted
-          ? await store.report(runner.id, connection, report)
-          : await store.connect(runner.id, { instance, connection, slots, report });
-        if (!isNoted) logger.info({ runner: runner.name, host }, 'a runner is connected');
-        isNoted = true;
-        if (report !== last) changedHere();
-        last = report;
-        // Removed, or connected elsewhere by now.
-        if (!isKnown) tunnel.end();
-        else await endOrphans(objectsIn(sessions.answer.sessions).map(({ sessionId }) => textOf(sessionId)));
-      },
-    };
   }
 
   const ofRunner: UpgradeRoute<Connected> = {
@@ -378,8 +304,9 @@ export function describeRunner({ id, name, labels, slots, turns, ...row }: Liste
     instance: row.connected ? row.instance : '',
     version,
     host,
-    slots,
+    slots: row.process === '' ? slots : 1,
     turns,
+    ...(row.process !== '' && { once: row.session === '' ? 'free' : 'taken' }),
     agents: [...agents],
   };
 }

@@ -36,32 +36,43 @@ export function createRunnerAgent(options: RunnerAgentOptions): AgentProvider {
   /** Of new conversations: what runs on a runner is noted before it is sent there. */
   const names = new WeakMap<object, string>();
   runners.watch(id);
-  const remotes = new Map<string, Promise<AgentProvider | undefined>>();
+  /** For each runner, and of one that takes one session, for the process that it is. */
+  const remotes = new Map<string, { readonly process: string; readonly provider: Promise<AgentProvider> }>();
   let abilities: AgentAbilities = { steer: 'no', fork: 'no', forkFrom: 'last_turn' };
 
-  /** The bridge of a runner as a remote agent; undefined for a runner that was removed. */
-  async function connectTo(runnerId: string): Promise<AgentProvider | undefined> {
-    const row = await runners.store().find(runnerId);
-    if (row === undefined) return undefined;
+  /** The bridge of a runner as a remote agent. */
+  async function connectTo(runnerId: string, token: string): Promise<AgentProvider> {
     return createRemoteAgent({
       ...rest,
       id,
       clock,
       makeId,
       url: 'http://runner',
-      token: runnerToken(row.key_hash),
+      token,
       through: await runners.through(runnerId),
       runner: { id: runnerId, agent: place.agent },
       nameFor: (turn) => names.get(turn),
     });
   }
 
-  async function on(runnerId: string): Promise<AgentProvider | undefined> {
-    const known = remotes.get(runnerId) ?? connectTo(runnerId);
-    remotes.set(runnerId, known);
-    const found = await known.catch(() => undefined);
-    if (found === undefined) remotes.delete(runnerId);
-    return found;
+  /** Undefined for a runner that was removed. Without a process, it is the one that was connected last. */
+  async function on(runnerId: string, wanted?: string): Promise<AgentProvider | undefined> {
+    const known = remotes.get(runnerId);
+    if (known !== undefined && known.process === wanted) return known.provider;
+    const row = await runners.store().find(runnerId);
+    if (row === undefined) return undefined;
+    const process = wanted ?? row.process;
+    if (known !== undefined && known.process === process) return known.provider;
+    const provider = connectTo(runnerId, runnerToken(row.key_hash, process));
+    provider.catch(() => remotes.delete(runnerId));
+    remotes.set(runnerId, { process, provider });
+    return provider;
+  }
+
+  /** The runner of a conversation. Undefined: it was removed, or it was there for this one and is a fresh one by now. */
+  async function holderOf(runnerId: string, inner: string): Promise<AgentProvider | undefined> {
+    const row = await runners.store().find(runnerId);
+    return row === undefined || (row.process !== '' && row.session !== inner) ? undefined : on(runnerId, row.process);
   }
 
   const hasAgent = ({ agents }: RunnerFacts) =>
@@ -76,18 +87,18 @@ export function createRunnerAgent(options: RunnerAgentOptions): AgentProvider {
       .sort((one, other) => other.slots - other.turns - (one.slots - one.turns));
   }
 
-  /** Notes a turn on one of the runners; undefined when none has had a place in time. */
-  async function takePlace(
-    wanted: () => Promise<readonly string[]>,
-    turnId: string,
-    signal: AbortSignal,
-  ): Promise<string | undefined> {
+  /** Notes a turn on its runner, or that of a new conversation on one of them; `full` when none has had a place in time. */
+  async function takePlace(home: string | undefined, turnId: string, signal: AbortSignal) {
     const until = clock.monotonic() + ROOM_MS;
     for (;;) {
-      for (const runnerId of await wanted()) {
-        if (await runners.store().take({ id: turnId, runner_id: runnerId, instance: runners.own() })) return runnerId;
+      const wanted = home === undefined ? (await candidates()).filter(({ once }) => once !== 'taken') : [{ id: home }];
+      for (const { id: runnerId } of wanted) {
+        const turn = { id: turnId, runner_id: runnerId, instance: runners.own() };
+        const taken = await runners.store().take(turn, home === undefined);
+        if (typeof taken === 'object') return { runnerId, process: taken.process };
+        if (taken === 'gone' && home !== undefined) return taken;
       }
-      if (signal.aborted || clock.monotonic() >= until) return undefined;
+      if (signal.aborted || clock.monotonic() >= until) return 'full';
       await pause(clock, ROOM_LOOK_MS, signal);
     }
   }
@@ -95,14 +106,12 @@ export function createRunnerAgent(options: RunnerAgentOptions): AgentProvider {
   async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
     const { runnerId: home, inner } = readReference(turn.reference);
     const name = inner ?? makeId('remote-');
-    const remote = home === undefined ? undefined : await on(home);
-    if (home !== undefined && remote === undefined) return { kind: 'lost', detail: 'its runner was removed' };
-    const wanted = async () => (home === undefined ? (await candidates()).map((runner) => runner.id) : [home]);
-    const runnerId = await takePlace(wanted, name, signal);
-    if (signal.aborted && runnerId === undefined) return { kind: 'cancelled' };
-    if (runnerId === undefined) return unavailable(await describe());
+    const taken = await takePlace(home, name, signal);
+    if (taken === 'gone') return { kind: 'lost', detail: 'its runner was removed, or is a fresh one' };
+    if (taken === 'full') return signal.aborted ? { kind: 'cancelled' } : unavailable(await describe());
+    const { runnerId } = taken;
     try {
-      const provider = remote ?? (await on(runnerId));
+      const provider = await on(runnerId, taken.process);
       if (provider === undefined) return unavailable('the runner was removed');
       const there: SupervisedTurn = {
         ...turn,
@@ -150,13 +159,14 @@ export function createRunnerAgent(options: RunnerAgentOptions): AgentProvider {
     },
     async fork(reference: string, fork: Fork): Promise<Forked> {
       const { runnerId = '', inner = '' } = readReference(reference);
+      if ((await runners.store().find(runnerId))?.process) return { why: 'its runner takes one session only' };
       const copy = await (await on(runnerId))?.fork?.(inner, fork);
       if (copy === undefined) return { why: 'its runner was removed' };
       return 'why' in copy ? copy : { reference: `${runnerId}${SEPARATOR}${copy.reference}` };
     },
     async close(reference: string, closing?: Closing) {
       const { runnerId = '', inner = '' } = readReference(reference);
-      await (await on(runnerId))?.close(inner, closing);
+      await (await holderOf(runnerId, inner))?.close(inner, closing);
     },
     async download(path, signal, runnerId = '') {
       const remote = await on(runnerId);

@@ -6,9 +6,15 @@ import type { Duplex } from 'node:stream';
 import { type Static, Type } from 'typebox';
 import { type Clock, pause, withinTime } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
+import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
+import type { Logger } from '../../platform/log/logger.ts';
 import { backoffDelay } from '../../platform/retry/retry.ts';
 import { digestToken } from '../../platform/secrets/tokens.ts';
-import type { RemoteConnectionOptions } from '../agents/remote/remote-connection.ts';
+import { asObject, objectsIn, textOf } from '../agents/agent-text.ts';
+import { readMessage } from '../agents/post-for-events.ts';
+import { authorizationOf, type RemoteConnectionOptions } from '../agents/remote/remote-connection.ts';
+import type { RunnerRow } from '../storage/bridge-schema.ts';
+import type { RunnerStore } from '../storage/instance-and-route-stores.ts';
 
 /**
  * The connection of a runner. The runner opens a WebSocket, and HTTP/2 runs within it the other way round: the instance is
@@ -25,12 +31,17 @@ export const Hello = Type.Object({
   version: Type.String({ maxLength: 40 }),
   host: Type.String({ maxLength: 255 }),
   slots: Type.Integer({ minimum: 1, maximum: 1024 }),
+  /** With `--once`: what names this process, at random. It takes one session. */
+  process: Type.Optional(Type.String({ pattern: '^[\\w-]{20,60}$' })),
 });
 export type Hello = Static<typeof Hello>;
 
-/** The token of the runner's own bridge. Both sides know the digest of its key, and nobody else does. */
-export function runnerToken(keyHash: string): string {
-  return createHmac('sha256', keyHash).update('the bridge of a runner').digest('base64url');
+/**
+ * The token of the runner's own bridge. Both sides know the digest of its key, and nobody else does. With a process, it is that
+ * of a runner for one session: what is meant for an earlier process is refused by the next one.
+ */
+export function runnerToken(keyHash: string, process = ''): string {
+  return createHmac('sha256', keyHash).update(`the bridge of a runner${process}`).digest('base64url');
 }
 
 export function keyHashOf(key: string): string {
@@ -112,6 +123,122 @@ export function joinStreams(one: Duplex, other: Duplex): void {
     from.once('close', () => to.destroy());
     from.pipe(to);
   }
+}
+
+export const ANSWER_MS = 10_000;
+const MAX_AGENTS = 100;
+const NOTHING = { status: 0, answer: asObject(undefined) };
+
+/** What a runner has said last. */
+export interface RunnerReport {
+  readonly version: string;
+  readonly host: string;
+  readonly isLeaving: boolean;
+  readonly agents: readonly { readonly id: string; readonly state: string; readonly version: string }[];
+}
+
+export interface Connected {
+  readonly runner: RunnerRow;
+  readonly hello: Hello;
+}
+
+interface LookOptions extends Connected {
+  readonly tunnel: Tunnel;
+  readonly connection: string;
+  readonly store: RunnerStore;
+  readonly instance: string;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly logger: Logger;
+  /** Called when the runner says something new. */
+  changed(): void;
+}
+
+/** Looks at a runner that is connected here: whether it lives, what it has, and what runs there for nobody. */
+export function createLook(options: LookOptions): () => Promise<void> {
+  const { runner, hello, tunnel, connection, store, instance, clock, logger, changed } = options;
+  const { version, host, slots, process = '' } = hello;
+  const token = authorizationOf(runnerToken(runner.key_hash, process));
+  let isNoted = false;
+  let last = '';
+  let suspects: ReadonlySet<string> = new Set();
+  let absent = '';
+  const passage = createPassage(tunnel.open);
+
+  async function ask(path: string, body?: object) {
+    const { fetch: send } = await passage;
+    const init = {
+      headers: { ...token, 'content-type': 'application/json' },
+      ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
+    };
+    const response = await boundedFetch(`http://runner${path}`, init, { send, timeoutMs: ANSWER_MS });
+    return { status: response.status, answer: asObject(readMessage(await response.text())) };
+  }
+
+  /** A runner that is being stopped does not take connections any more, and its turns go on. */
+  const askIfServing = (path: string) => ask(path).catch(() => NOTHING);
+
+  const call = (method: string, sessionId: string) =>
+    ask('/acp/rpc', { jsonrpc: '2.0', id: 'look', method, params: { sessionId } });
+
+  async function endOrphans(running: readonly string[], known: ReadonlySet<string>): Promise<void> {
+    const orphans = running.filter((id) => !known.has(id));
+    for (const sessionId of orphans.filter((id) => suspects.has(id))) {
+      logger.warn({ runner: runner.name, sessionId }, 'a turn on a runner is stopped: its instance has ended');
+      await call('session.cancel', sessionId);
+    }
+    suspects = new Set(orphans);
+  }
+
+  /** Its only session has never come there, because it was refused or its instance has ended: nobody will close it. */
+  async function endAbsent(known: ReadonlySet<string>): Promise<void> {
+    const { session = '' } = known.size > 0 ? {} : ((await store.find(runner.id)) ?? {});
+    const isAbsent = session !== '' && (await askIfServing(`/api/bridge/sessions/${session}`)).status === 404;
+    if (isAbsent && absent === session) {
+      logger.warn({ runner: runner.name, sessionId: session }, 'a runner is ended: its session has not come there');
+      await call('session.close', session);
+    }
+    absent = isAbsent ? session : '';
+  }
+
+  return async function look() {
+    const isThere = await tunnel.ping(clock).then(
+      () => true,
+      () => false,
+    );
+    if (!isThere) {
+      logger.warn({ runner: runner.name }, 'a runner does not respond');
+      tunnel.end();
+      return;
+    }
+    const [ready, agents, sessions] = await Promise.all([
+      askIfServing('/readyz'),
+      askIfServing('/api/bridge/agents'),
+      askIfServing('/api/bridge/sessions?state=running&limit=200'),
+    ]);
+    const found = objectsIn(agents.answer.agents).slice(0, MAX_AGENTS);
+    const listed = found.map((agent) => ({
+      id: textOf(agent.providerId),
+      state: textOf(agent.state),
+      version: textOf(agent.version),
+    }));
+    const said: RunnerReport = { version, host, isLeaving: ready.status !== 200, agents: listed };
+    const report = JSON.stringify(said);
+    const isKnown = isNoted
+      ? await store.report(runner.id, connection, report)
+      : await store.connect(runner.id, { instance, connection, slots, report, process });
+    if (!isNoted) logger.info({ runner: runner.name, host }, 'a runner is connected');
+    isNoted = true;
+    if (report !== last) changed();
+    last = report;
+    // Removed, or connected elsewhere by now.
+    if (!isKnown) return tunnel.end();
+    const known = await store.turnsOn(runner.id);
+    await endOrphans(
+      objectsIn(sessions.answer.sessions).map(({ sessionId }) => textOf(sessionId)),
+      known,
+    );
+    if (process !== '') await endAbsent(known);
+  };
 }
 
 export interface RunnerConnectionOptions {

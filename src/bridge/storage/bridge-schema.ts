@@ -48,23 +48,23 @@ export interface InstanceRow {
 export interface RunnerRow {
   readonly id: string;
   readonly name: string;
-  /** Of its key. */
   readonly key_hash: string;
   /** Both as JSON text; the second one is what it said last, and empty before. */
   readonly labels: string;
   readonly report: string;
-  /** Turns that it takes at the same time; 0 before it was connected. */
+  /** Turns that it takes at the same time; 0 before it was connected, and with `--once`. */
   readonly slots: number;
   /** The bridge that it is connected to, and the connection; empty while it is away. */
   readonly instance: string;
   readonly connection: string;
+  /** With `--once`: what names its process, and the name of the only session there. Otherwise empty. */
+  readonly process: string;
+  readonly session: string;
 }
 
 /** A turn that a bridge runs on a runner, by the name of the session there. */
-export interface RunnerTurnRow {
-  readonly id: string;
+export interface RunnerTurnRow extends Pick<RunnerRow, 'id' | 'instance'> {
   readonly runner_id: string;
-  readonly instance: string;
 }
 
 /** A session of an app. After it was closed only its key, its names and its last number are left. */

@@ -233,6 +233,9 @@ export function isBefore(time = Number.POSITIVE_INFINITY) {
 /** `connected`: the bridge that it is connected to lives. `turns`: those that living bridges run on it. */
 export type ListedRunner = RunnerRow & { readonly connected: boolean; readonly turns: number };
 
+/** `full`: as many turns run there as it takes. `gone`: the runner was removed, or is there for another session by now. */
+export type TakenPlace = { readonly process: string } | 'full' | 'gone';
+
 /** Machines with agents, and what runs on them. */
 export interface RunnerStore {
   /** Throws STORAGE_DUPLICATE for a name that is taken. */
@@ -243,13 +246,22 @@ export interface RunnerStore {
   findByKey(keyHash: string): Promise<RunnerRow | undefined>;
   /** The oldest first. */
   list(): Promise<readonly ListedRunner[]>;
-  /** The runner is connected here from now on. False: it was removed. */
-  connect(id: string, connection: Pick<RunnerRow, 'instance' | 'connection' | 'slots' | 'report'>): Promise<boolean>;
+  /**
+   * The runner is connected here from now on. False: it was removed. With `process` it is there for one session, which it
+   * keeps as long as it is the same process.
+   */
+  connect(
+    id: string,
+    connection: Pick<RunnerRow, 'instance' | 'connection' | 'slots' | 'report' | 'process'>,
+  ): Promise<boolean>;
   /** False: it has another connection by now, or was removed. */
   report(id: string, connection: string, report: string): Promise<boolean>;
   disconnect(id: string, connection: string): Promise<void>;
-  /** Notes a turn before it is sent to its runner. False: as many turns run there as it takes. */
-  take(turn: RunnerTurnRow): Promise<boolean>;
+  /**
+   * Notes a turn before it is sent to its runner. Where that is there for one session, a turn of a new conversation makes it
+   * its session. Answers with the process that has it; empty where that does not matter.
+   */
+  take(turn: RunnerTurnRow, isNew: boolean): Promise<TakenPlace>;
   release(turnId: string): Promise<void>;
   /** Names of the turns that living bridges run on it. Those of others are deleted. */
   turnsOn(runnerId: string): Promise<ReadonlySet<string>>;
@@ -275,7 +287,7 @@ export function createRunnerStore(
     (await database.write([statement]))[0].changes > 0;
   return {
     async add(runner) {
-      const row = { ...runner, report: '', slots: 0, instance: '', connection: '' };
+      const row = { ...runner, report: '', slots: 0, instance: '', connection: '', process: '', session: '' };
       await database.write([query.insertInto('runners').values(row).compile()]);
     },
     remove: (name) => changed(query.deleteFrom('runners').where('name', '=', name).compile()),
@@ -294,7 +306,13 @@ export function createRunnerStore(
       const rows = await database.read(all.orderBy('id').limit(MAX_LISTED).compile());
       return rows.map((row) => ({ ...row, connected: Boolean(row.connected), turns: Number(row.turns) }));
     },
-    connect: (id, connection) => changed(query.updateTable('runners').set(connection).where('id', '=', id).compile()),
+    connect(id, { slots: offered, process, ...connection }) {
+      const session = sql<string>`case when process = ${process} then session else '' end`;
+      // An instance that does not know runners for one session finds no room there.
+      const slots = process === '' ? offered : 0;
+      const row = { ...connection, slots, process, session };
+      return changed(query.updateTable('runners').set(row).where('id', '=', id).compile());
+    },
     report: (id, connection, report) =>
       changed(
         query
@@ -308,24 +326,38 @@ export function createRunnerStore(
       const gone = query.updateTable('runners').set({ instance: '', connection: '' }).where('id', '=', id);
       await database.write([gone.where('connection', '=', connection).compile()]);
     },
-    async take({ id, runner_id, instance }) {
+    async take({ id, runner_id, instance }, isNew) {
       // The first statement locks the runner, so that others count after this one has been noted.
       const lock = query
         .updateTable('runners')
         .set(({ ref }) => ({ slots: ref('slots') }))
-        .where('id', '=', runner_id);
+        .where('id', '=', runner_id)
+        .returning(['process', 'session']);
+      const slots = sql`case when process = '' then slots else 1 end`;
+      const isItsSession = sql<boolean>`(process = '' or session = ${id}${isNew ? sql` or session = ''` : sql``})`;
       const room = query
         .selectFrom('runners')
         .select([sql.val(id).as('id'), 'runners.id as runner_id', sql.val(instance).as('instance')])
         .where('runners.id', '=', runner_id)
-        .where(sql<boolean>`${countOn(sql.ref('runners.id'))} < runners.slots`);
+        .where(sql<boolean>`${countOn(sql.ref('runners.id'))} < ${slots}`)
+        .where(isItsSession);
       const note = query
         .insertInto('runner_turns')
         .columns(['id', 'runner_id', 'instance'])
         .expression(room)
         .onConflict((conflict) => conflict.column('id').doUpdateSet({ instance }));
-      const [, noted] = await database.write([lock.compile(), note.compile()]);
-      return (noted?.changes ?? 0) > 0;
+      const isNoted = sql<boolean>`exists (select 1 from runner_turns where runner_turns.id = ${id})`;
+      const keep = query
+        .updateTable('runners')
+        .set({ session: id })
+        .where('id', '=', runner_id)
+        .where('process', '!=', '')
+        .where(isNoted);
+      const [{ rows }, { changes }] = await database.write([lock.compile(), note.compile(), keep.compile()]);
+      const [found] = rows;
+      if (found !== undefined && changes > 0) return { process: found.process };
+      const isOfAnother = found !== undefined && found.process !== '' && found.session !== id;
+      return found === undefined || (isOfAnother && !isNew) ? 'gone' : 'full';
     },
     async release(turnId) {
       await database.write([query.deleteFrom('runner_turns').where('id', '=', turnId).compile()]);

@@ -338,4 +338,13 @@ export const workbenchMigrations: readonly Migration[] = [
       schema.createIndex('runner_turns_runner').on('runner_turns').columns(['runner_id', 'instance']),
     ],
   },
+  {
+    id: '0026-runners-for-one-session',
+    // Programs that do not know the columns find no slots on such a runner, so they leave it alone.
+    readableSince: '0025-runners',
+    statements: ({ schema }) =>
+      ['process', 'session'].map((name) =>
+        schema.alterTable('runners').addColumn(name, 'text', (column) => column.notNull().defaultTo('')),
+      ),
+  },
 ];

@@ -111,7 +111,7 @@ export function createRemoteAgent(options: RemoteAgentOptions): AgentProvider {
         },
       });
       if (reply.kind === 'result') turn.usedModel(textOf(reply.result.resolvedModel));
-      const end = readTurnEnd(reply, `agent.${place}`);
+      const end = readTurnEnd(reply, `agent.${place}`, options.runner !== undefined);
       // There is nothing yet that could have been lost.
       return isNew && end.kind === 'lost' ? { kind: 'failed', code: 'AGENT_FAILED', error: end.detail } : end;
     } finally {

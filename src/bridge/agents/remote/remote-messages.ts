@@ -138,7 +138,7 @@ function readLocations(value: unknown): NonNullable<ToolCallEvent['locations']> 
 const CONTINUATION_LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
 
 /** How the turn on the other bridge ended. `place` is where its files are. */
-export function readTurnEnd(reply: RemoteReply, place: string): AgentEnd {
+export function readTurnEnd(reply: RemoteReply, place: string, isOnRunner = false): AgentEnd {
   switch (reply.kind) {
     case 'aborted':
       return { kind: 'cancelled' };
@@ -152,6 +152,11 @@ export function readTurnEnd(reply: RemoteReply, place: string): AgentEnd {
     }
     case 'error':
       if (reply.word === CONTINUATION_LOST) return { kind: 'lost', detail: reply.message };
+      // The token of a runner with `--once` is that of its process.
+      if (isOnRunner && reply.word === 'UNAUTHORIZED') {
+        const error = 'The runner of the session has ended, and a fresh one is in its place.';
+        return { kind: 'failed', code: 'AGENT_EXITED', error };
+      }
       return failed(reply.message === '' ? 'The agent answered with an error.' : reply.message);
     case 'result':
       return { ...readResult(reply.result), ...readFiles(reply.result.artifacts, place) };
