@@ -5,51 +5,57 @@ import { type ApiErrorBody, paramOf } from './contract/read-request.ts';
 /** The errors of the service; for callers, `code` is in lower case there. */
 export const completionsErrors = {
   ...platformErrors,
-  INVALID_API_KEY: { status: 401, message: 'A valid key is needed: send "Authorization: Bearer <key>".' },
+  INVALID_API_KEY: { status: 401, message: 'A valid key is required: send "Authorization: Bearer <key>".' },
   MODEL_NOT_FOUND: { status: 404, message: 'There is no model "{model}" here. {nearest}' },
   MODEL_NOT_ALLOWED: { status: 403, message: 'This key may not use the model "{model}".' },
   INVALID_PARAMETER: { status: 400, message: '{message}' },
-  NOT_IN_TEAM: { status: 403, message: 'You are not in the team "{team}"; GET /api/auth/teams lists your teams.' },
-  CALL_NOT_FOUND: { status: 404, message: 'There is no call "{id}" that you may see.' },
+  NOT_IN_TEAM: {
+    status: 403,
+    message: 'You are not a member of the team "{team}"; GET /api/auth/teams lists your teams.',
+  },
+  CALL_NOT_FOUND: { status: 404, message: 'There is no call "{id}" that you can see.' },
   KEY_NOT_FOUND: { status: 404, message: 'There is no key "{id}".' },
   KEY_OF_OPERATOR: {
     status: 403,
-    message: 'An operator issued this key, so you may change only its name: leave out {fields}.',
+    message: 'An operator issued this key, so you can change only its name: omit {fields}.',
   },
-  RATE_LIMIT_EXCEEDED: { status: 429, message: 'The limit of {limit} {unit} a minute is reached; try again later.' },
+  RATE_LIMIT_EXCEEDED: {
+    status: 429,
+    message: 'You have reached the limit of {limit} {unit} per minute; try again later.',
+  },
   TOO_MANY_PARALLEL_CALLS: {
     status: 429,
-    message: 'No more than {limit} calls of {of} may run at the same time; try again when one of them has ended.',
+    message: 'At most {limit} calls of {of} can run at the same time; try again when one has ended.',
   },
   BUDGET_EXCEEDED: { status: 402, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   INSUFFICIENT_QUOTA: { status: 429, message: 'The budget of {of} is used up: {usd} USD ({period}).' },
   CONTENT_BLOCKED: { status: 400, message: 'The content was blocked by the guardrail "{guardrail}" of this server.' },
-  UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API cannot take "{param}": leave it out.' },
+  UNSUPPORTED_PARAMETER: { status: 400, message: 'The model API does not support "{param}"; omit it.' },
   OPERATION_NOT_SUPPORTED: {
     status: 400,
     message: 'The API of this model does not offer {operation}; use another model.',
   },
   NO_TARGET_AVAILABLE: {
     status: 503,
-    message: 'No target for "{model}" is available now; try again later.',
+    message: 'No target for "{model}" is available right now; try again later.',
   },
   UPSTREAM_REFUSED: { status: 400, message: '{message}' },
-  UPSTREAM_AUTHENTICATION: { status: 502, message: 'The model API does not accept the key that is configured for it.' },
+  UPSTREAM_AUTHENTICATION: { status: 502, message: 'The model API rejected the key that is configured for it.' },
   UPSTREAM_ERROR: { status: 502, message: 'The model API failed: {reason}' },
   UPSTREAM_TIMEOUT: { status: 504, message: 'The model API took too long ({limit}).' },
   INVALID_CATALOG: {
     status: 400,
-    message: 'The catalogue of models is not valid: {reason}. It has the form of https://models.dev/api.json.',
+    message: 'The model catalogue is not valid: {reason}. It must have the format of https://models.dev/api.json.',
   },
-  CATALOG_UNREACHABLE: { status: 502, message: 'The catalogue of models could not be read: {reason}' },
+  CATALOG_UNREACHABLE: { status: 502, message: 'The model catalogue could not be read: {reason}' },
   TOO_MANY_STORED: {
     status: 400,
-    message: 'You have {limit} objects of the kind "{kind}" stored: delete some of them.',
+    message: 'You have stored {limit} objects of the kind "{kind}", the maximum; delete some first.',
   },
   NOTHING_STORED: {
     status: 400,
     message:
-      '{field} needs something that a model API stores, and nothing is stored for you there: send the whole content instead.',
+      '{field} refers to content stored at a model API, but nothing is stored for you there; send the whole content instead.',
   },
 } as const satisfies ErrorTable;
 

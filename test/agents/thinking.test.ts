@@ -88,6 +88,6 @@ for (const id of WITHOUT) {
     assert.deepEqual((await call('GET')).body.thinkingLevels, []);
     const refused = await call('PATCH', { thinking: 'high' });
     assert.deepEqual([refused.status, refused.body.error], [400, 'unknown_thinking']);
-    assert.match(refused.body.message, /It has: none\.$/);
+    assert.match(refused.body.message, /Its levels: none\.$/);
   });
 }

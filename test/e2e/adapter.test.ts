@@ -108,7 +108,7 @@ test('an adapter for an agent that has no adapter, or on an open address without
   for (const name of ['builtin', 'codex', 'nobody']) {
     const { code, stderr } = await runProgram(['adapter', name, '--data-dir', folder]);
     assert.equal(code, 1, name);
-    assert.match(stderr, /There is no agent "\w+" to adapt. Known agents: opencode, gemini/);
+    assert.match(stderr, /There is no adapter for the agent "\w+". Known agents: opencode, gemini/);
   }
   const open = await runProgram(['adapter', 'opencode', '--data-dir', folder, '--listen', '0.0.0.0:0']);
   assert.equal(open.code, 78);

@@ -110,5 +110,5 @@ test('agents install leaves nothing behind when npm fails, when there is no prog
   const missing = await runProgram(['agents', 'install', 'claude', '--data-dir', data], {
     environment: { PATH: '/nowhere' },
   });
-  assert.match(missing.stderr, /npm is needed to install agents, and is not in PATH/);
+  assert.match(missing.stderr, /Installing agents needs npm, which is not in PATH/);
 });

@@ -78,5 +78,5 @@ test('`trestle drain`: an instance hands new sessions over, closes its sockets w
 test('`trestle drain` names an instance that does not run', async (t) => {
   const { code, stderr } = await runProgram(['drain', 'ins_gone', ...args, '--data-dir', await temporaryFolder(t)]);
   assert.equal(code, 1);
-  assert.match(stderr, /No instance ins_gone runs; trestle cluster lists those that do/);
+  assert.match(stderr, /No instance ins_gone is running; trestle cluster lists the running instances/);
 });

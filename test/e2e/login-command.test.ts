@@ -135,7 +135,7 @@ test('--team works for a team of the person who is logged in', async (t) => {
   assert.equal(JSON.parse(added.stdout).owner, `team:${team.id}`, added.stdout + added.stderr);
   const jobs = await machine.run('jobs', '--team', 'team_none');
   assert.deepEqual([jobs.code, jobs.stdout], [1, '']);
-  assert.match(jobs.stderr, /You are not in the team "team_none".*NOT_IN_TEAM/);
+  assert.match(jobs.stderr, /You are not a member of the team "team_none".*NOT_IN_TEAM/);
 });
 
 test('someone whose plan includes no agents reads the own usage, and learns why nothing can be run', async (t) => {

@@ -212,7 +212,7 @@ describe('a program with plans', () => {
       await until('the first words', () => text.includes('word'));
       await call('POST', `/api/auth/admin/users/${gil.id}/pause`, admin.token);
       await reading;
-      assert.match(text, /invalid_api_key|authentication_error|A valid key is needed/);
+      assert.match(text, /invalid_api_key|authentication_error|A valid key is required/);
       assert.ok(!text.includes('[DONE]'));
       assert.ok((text.match(/word/g) ?? []).length < 400, 'most was never sent');
     });

@@ -342,7 +342,10 @@ test('with require and no bubblewrap the program does not start, and says why', 
   const args = ['--config', config, '--data-dir', folder, '--listen', `127.0.0.1:${await freePort()}`];
   const { code, stderr } = await runProgram(['serve', ...args]);
   assert.equal(code, 1);
-  assert.match(stderr, /bridge\.sandbox is `require`, and there is no sandbox: there is no program \/nowhere\/bwrap/);
+  assert.match(
+    stderr,
+    /bridge\.sandbox is `require`, but no sandbox is available: there is no program \/nowhere\/bwrap/,
+  );
   const doctor = await runProgram(['doctor', ...args]);
   assert.match(doctor.stdout, /sandbox.*required, and there is no program \/nowhere\/bwrap/);
 });
@@ -355,7 +358,10 @@ test('people who are not trusted need the sandbox: without it a plan with the br
   const args = ['--config', config, '--data-dir', folder, '--listen', `127.0.0.1:${await freePort()}`];
   const { code, stderr } = await runProgram(['serve', ...args]);
   assert.equal(code, 1);
-  assert.match(stderr, /plans\.pro\.bridge is true, and there is no sandbox .*there is no program \/nowhere\/bwrap/);
+  assert.match(
+    stderr,
+    /plans\.pro\.bridge is true, but no sandbox is available .*there is no program \/nowhere\/bwrap/,
+  );
 });
 
 test('doctor says what is in force', options, async (t) => {

@@ -27,7 +27,7 @@ test('DU-10: a restore beside another secret key is refused', async (t) => {
   await other.stop();
   const refused = await runProgram(['restore', backup, '--replace', '--data-dir', other.dataDirectory]);
   assert.equal(refused.code, CONFIGURATION_EXIT, refused.stderr);
-  assert.match(refused.stderr, new RegExp(`not the one.*${fingerprint}`));
+  assert.match(refused.stderr, new RegExp(`another secret key \\(${fingerprint}\\) than the one in use`));
 });
 
 test('DU-10: a backup that includes the key is restored on a new machine, and the second factor works', async (t) => {
@@ -62,7 +62,7 @@ test('DU-10: a server refuses data of another secret key, and doctor says why', 
   });
   const refused = await runProgram(['serve', '--listen', '127.0.0.1:0', '--data-dir', program.dataDirectory]);
   assert.equal(refused.code, CONFIGURATION_EXIT, refused.stderr);
-  assert.match(refused.stderr, /not the one that the data of "\w+" is encrypted with/);
+  assert.match(refused.stderr, /The data of "\w+" is encrypted with another secret key \(/);
   const doctor = await runProgram(['doctor', '--json', '--data-dir', program.dataDirectory]);
   const { findings } = JSON.parse(doctor.stdout) as { findings: { name: string; state: string; text: string }[] };
   const finding = findings.find(({ name }) => name === 'secret key');

@@ -61,7 +61,7 @@ test('A-17: the first administrator is made on the command line, with no server,
   const last = await runProgram(trestle('role', 'ann@example.org', 'user'));
   assert.deepEqual(
     [last.code, last.stderr],
-    [1, 'trestle: This is the last administrator who can log in; make another one first.\n'],
+    [1, 'trestle: This is the last administrator who can log in; make another user an administrator first.\n'],
   );
   const reset = JSON.parse((await runProgram(trestle('reset-password', 'ann@example.org', '--json'))).stdout);
   const changed = await post(program.url, 'password/forgot/confirm', {
@@ -82,7 +82,7 @@ test('proxy nodes are registered, listed and revoked on the command line, whethe
   const [token = ''] = made.stdout.split('\n');
   assert.match(token, /^agt_[\w-]{43}$/);
   const twice = await trestle('create', 'node-1');
-  assert.equal(twice.stderr, 'trestle: There is a proxy node "node-1" already; revoke it first.\n');
+  assert.equal(twice.stderr, 'trestle: The proxy node "node-1" already exists; revoke it first.\n');
   const program = await startProgram(t, { args: ['accounts'], dataDirectory });
   const users = () =>
     fetch(`${program.url}/api/agent-server/v1/users`, { headers: { authorization: `Bearer ${token}` } });

@@ -319,7 +319,7 @@ test('over HTTP the caller learns that the issuer cannot be reached; other crede
     await service.rpc('acp.capabilities', headers),
   ]) {
     assert.deepEqual([status, response.headers.get('retry-after')], [503, '5'], JSON.stringify(body));
-    assert.match(body.error.message, new RegExp(`because ${gone.url}, which has issued it, cannot be reached`));
+    assert.match(body.error.message, new RegExp(`because its issuer ${gone.url} cannot be reached`));
   }
   assert.equal((await service.rpc('acp.capabilities', MAIN)).status, 200);
   assert.equal((await service.chat(MASTER)).status, 200);

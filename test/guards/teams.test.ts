@@ -102,7 +102,7 @@ for (const engine of engines) {
       const { newPerson, newTeam, send, asRoot } = world;
       const [ann, eve] = [await newPerson('user', 'pro'), await newPerson('user', 'pro')];
       const [team, other] = [await newTeam({}, ann), await newTeam({}, ann)];
-      const refused = /^not_in_team You are not in the team/;
+      const refused = /^not_in_team You are not a member of the team/;
       for (const given of [team, 'team_none', '', '*'])
         assert.match(await chat(forTeam(eve.token, given)), given === '' ? /^ok/ : refused);
       assert.match(await chat(forTeam(MASTER_KEY, team)), refused);

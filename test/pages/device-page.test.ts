@@ -63,7 +63,7 @@ test('a code that is not known is said to be so, and a device can be denied', as
   const { page } = await openPage(t, verification_uri);
   await typeCode(page, 'BBBB-BBBB');
   await logIn(page, PASSWORD);
-  await page.getByText('No device is waiting with this code').waitFor();
+  await page.getByText('No device is waiting for this code').waitFor();
   await typeCode(page, user_code);
   await page.getByRole('button', { name: 'Deny' }).click();
   await page.getByText('Denied.').waitFor();

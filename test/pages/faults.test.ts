@@ -252,13 +252,16 @@ test('a disk that is full: the page says so, keeps what was written, and goes on
   const writing = 'three '.repeat(20_000).trim();
   await message(page).fill(writing);
   await message(page).press('Enter');
-  await page.getByText('The disk of the database is full; nothing was stored.').first().waitFor();
+  await page
+    .getByText('The disk that holds the database is full, so nothing was stored; free some space.')
+    .first()
+    .waitFor();
   // What is stored can be read when there is room again, without a reload.
   await page.getByRole('link', { name: 'Board' }).first().click();
   await page.getByRole('link', { name: 'one two' }).first().click();
   await rm(filler);
   await page.locator('.turn-end').first().waitFor();
-  await page.getByText('The disk of the database is full').waitFor({ state: 'detached' });
+  await page.getByText('The disk that holds the database is full').waitFor({ state: 'detached' });
   const sent = () => turnsOf(program.url, page, 'three three');
   // A turn that had ended before the store failed is stored now; otherwise the message is back in its field.
   if ((await sent()).length === 0) {

@@ -151,7 +151,7 @@ test('a message that waits is removed: its turn ends as cancelled, and the other
   );
   const begun = await remove(turns.at(-1)?.turnId);
   assert.deepEqual([begun.status, begun.body.error], [409, 'turn_not_waiting']);
-  assert.match(begun.body.message, /has begun or ended.*session\.cancel/);
+  assert.match(begun.body.message, /has started or ended.*session\.cancel/);
 
   await steer('line', 'end');
   assert.equal((await running)?.output, 'end', 'the running turn has noticed nothing');
@@ -220,9 +220,9 @@ test('mode, model and thinking are chosen for the next turns, from what the agen
   assert.deepEqual([shown.models[0]?.id, shown.commands[0]?.name], ['v/large', 'review']);
   assert.deepEqual([shown.thinking, shown.thinkingLevels], ['', [{ id: 'hard', name: 'Hard' }]]);
   for (const [body, code, words] of [
-    [{ mode: 'slow' }, 'unknown_mode', /does not have the mode "slow". It has: fast\./],
-    [{ model: 'small' }, 'unknown_model', /does not offer the model "small". It offers: v\/large\./],
-    [{ thinking: 'soft' }, 'unknown_thinking', /does not have the level of thinking "soft". It has: hard\./],
+    [{ mode: 'slow' }, 'unknown_mode', /does not have the mode "slow". Its modes: fast\./],
+    [{ model: 'small' }, 'unknown_model', /does not offer the model "small". Its models: v\/large\./],
+    [{ thinking: 'soft' }, 'unknown_thinking', /does not have the thinking level "soft". Its levels: hard\./],
   ] as const) {
     const refused = await choose('s7', body);
     assert.deepEqual([refused.status, refused.body.error], [400, code]);

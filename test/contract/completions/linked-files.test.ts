@@ -171,7 +171,7 @@ test('a file of the shared account is refused on every path, and an address is n
   ] as const) {
     const response = await open.post(path, body);
     assert.equal(response.status, 400, path);
-    assert.match(await response.text(), /needs something that a model API stores/);
+    assert.match(await response.text(), /refers to content stored at a model API/);
   }
   assert.equal(upstream.requests.length, before);
   assert.equal((await open.post('/v1/chat/completions', chat('https://example.com/a.pdf'))).status, 200);

@@ -163,7 +163,7 @@ for (const { name, isHttp, open } of carriers) {
       });
       const answer = (await exchange(call(1, 'any'))) as Message;
       assertFailure(answer, -32603, 'CALL_TIMEOUT', 1);
-      assert.equal(answer.error?.message, 'No answer came within 5 ms.');
+      assert.equal(answer.error?.message, 'No response arrived within 5 ms.');
       assert.deepEqual(answer.error.data, { code: 'CALL_TIMEOUT', timeoutMs: 5 });
     });
 

@@ -202,7 +202,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     }
     if (chosen !== undefined && open?.modes?.values.includes(chosen) !== true) {
       const offered = open?.modes?.values.join(', ') || 'none';
-      return `This agent does not have the mode "${chosen}". It has: ${offered}. Choose another one for the session.`;
+      return `This agent does not have the mode "${chosen}". Its modes: ${offered}. Choose another one for the session.`;
     }
     if (open?.modes === undefined) return undefined;
     const { current, way } = open.modes;
@@ -231,7 +231,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     const found = findModel(choice, model);
     if (found === undefined) {
       const offered = choice.values.slice(0, MAX_SHOWN_MODELS).join(', ');
-      return `This agent does not offer the model "${model}". It offers: ${offered}${choice.values.length > MAX_SHOWN_MODELS ? ', …' : ''}.`;
+      return `This agent does not offer the model "${model}". Its models: ${offered}${choice.values.length > MAX_SHOWN_MODELS ? ', …' : ''}.`;
     }
     if (found !== choice.current) {
       const answer = await setChoice(agent, conversation, 'model', choice.way, found);
@@ -251,7 +251,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     const wanted = chosen ?? open?.thinkingBefore ?? current;
     if (open?.thinking === undefined || way === undefined || !values.includes(wanted)) {
       if (chosen === undefined) return undefined;
-      return `This agent does not have the level of thinking "${chosen}". It has: ${values.join(', ') || 'none'}. Choose another one for the session.`;
+      return `This agent does not have the thinking level "${chosen}". Its levels: ${values.join(', ') || 'none'}. Choose another one for the session.`;
     }
     if (wanted !== current) await setChoice(agent, conversation, 'thought_level', way, wanted);
     const { thinkingBefore = current, ...rest } = open;

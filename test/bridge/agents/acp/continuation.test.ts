@@ -104,6 +104,7 @@ test('a turn runs in the mode that was chosen, and the agent says what it offers
   await reading.end;
   assert.equal(reading.text(), 'in mode plan', 'a turn that may only read does');
   const unknown = await agent.run({ prompt: 'write four', folder: agent.work, reference, mode: 'dance' }).end;
-  const error = 'This agent does not have the mode "dance". It has: build, plan. Choose another one for the session.';
+  const error =
+    'This agent does not have the mode "dance". Its modes: build, plan. Choose another one for the session.';
   assert.equal(unknown.kind === 'failed' && unknown.error, error);
 });

@@ -204,7 +204,7 @@ test('DB-33: a model is chosen by the agent’s name for it, and one that the ag
   assert.deepEqual(await second.end, {
     kind: 'failed',
     code: 'AGENT_FAILED',
-    error: 'This agent does not offer the model "huge". It offers: vendor/small, vendor/large.',
+    error: 'This agent does not offer the model "huge". Its models: vendor/small, vendor/large.',
     output: '',
   });
   assert.deepEqual([second.events, second.usedModel()], [[], '']);
@@ -238,11 +238,11 @@ test('the model thinks as much as a turn asks for, with its model too, and as be
   }
   const unknown = await agent.run({ ...next, thinking: 'deeper' }).end;
   const refusal =
-    'This agent does not have the level of thinking "deeper". It has: off, deep. Choose another one for the session.';
+    'This agent does not have the thinking level "deeper". Its levels: off, deep. Choose another one for the session.';
   assert.equal(unknown.kind === 'failed' && unknown.error, refusal);
   const fixed = await startScripted(t);
   const refused = await fixed.run({ prompt: 'say x', folder: fixed.work, thinking: 'deep' }).end;
-  assert.match(refused.kind === 'failed' ? refused.error : '', /It has: none\./);
+  assert.match(refused.kind === 'failed' ? refused.error : '', /Its levels: none\./);
 });
 
 test('DB-33: a result names the model that was used, not the one that was asked for', async (t) => {
