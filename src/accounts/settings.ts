@@ -42,7 +42,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
   public_url: setting.url({
     schemes: ['http', 'https'],
     default: '',
-    description: 'Address under which users reach this program. Empty: the listener’s own.',
+    description: 'URL at which users reach this program. Empty: the address of the listener.',
   }),
   issuer: setting.url({
     schemes: ['http', 'https'],
@@ -58,7 +58,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
   allowed_origins: setting.list(setting.origin({}), {
     reload: true,
     description:
-      'Web origins whose pages may call accounts with a token, spelled exactly. Our own origin is always allowed; cookies of other origins never count.',
+      'Web origins whose pages may call accounts with a token, spelled exactly. This server’s own origin is always allowed; cookies from other origins are always ignored.',
   }),
   registration: setting.choice(['open', 'invite', 'closed'], {
     default: '',
@@ -76,7 +76,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     default: '',
     reload: true,
     description:
-      'Plan of everyone who has no other one: a name under `plans`, or the built-in `free`, which includes the demo model and pays for nothing. Empty: what the first administrator chose at set-up, else `free`.',
+      'Plan of everyone without another plan: a name under `plans`, or the built-in `free`, which includes the demo model and pays for nothing. Empty: what the first administrator chose at set-up, else `free`.',
   }),
   trial_days: setting.integer({
     default: 7,
@@ -91,16 +91,16 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
   breached_passwords: setting.path({
     default: '',
     description:
-      'A filter of breached passwords, which cannot be chosen; `trestle user password-filter` builds it from a list. Empty: only the built-in list of common passwords counts.',
+      'File with a filter of breached passwords, which users cannot choose; `trestle user password-filter` builds it from a list. Empty: only the built-in list of common passwords is refused.',
   }),
   billing_webhook_secret: setting.text({
     default: '',
     secret: true,
     reload: true,
-    description: 'Secret that signs the webhooks of payments; while it is empty they are refused.',
+    description: 'Secret that signs payment webhooks. Empty: payment webhooks are refused.',
   }),
   webhook_allow: setting.list(setting.cidr({}), {
-    description: 'Private ranges to which webhooks may go although they are not public.',
+    description: 'Private address ranges that webhooks may be sent to.',
   }),
   sessions: setting.group('How long logins last.', {
     idle: setting.duration({
@@ -108,7 +108,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       minimum: '5m',
       maximum: '30d',
       reload: true,
-      description: 'A login session that is not used for this long ends.',
+      description: 'A login session ends when it is not used for this long.',
     }),
     cookie_lifetime: setting.duration({
       default: '30d',
@@ -214,20 +214,20 @@ const plan = setting.group('', {
     default: 0,
     minimum: 0,
     maximum: 1_000_000_000,
-    description: 'Requests that a person may make in a minute, with all keys together. 0: no limit.',
+    description: 'Requests per minute that a person may make with all keys together. 0: no limit.',
   }),
   tokens_per_minute: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1_000_000_000_000,
-    description: 'Tokens that a person may use in a minute, with all keys together. 0: no limit.',
+    description: 'Tokens per minute that a person may use with all keys together. 0: no limit.',
   }),
   budget: setting.group('What the plan pays for each person, with all keys together.', {
     usd: setting.number({
       default: 0,
       minimum: 0,
       maximum: 1_000_000_000,
-      description: 'US dollars in a period. 0: only models that are known to be free.',
+      description: 'US dollars per period. 0: only models that are known to be free.',
     }),
     period: setting.choice(['day', 'month', 'total'], { default: 'month', description: 'The period, in UTC.' }),
   }),
@@ -247,13 +247,14 @@ const plan = setting.group('', {
     minimum: 0,
     maximum: 1_000_000,
     description:
-      'Turns of agents that run for a person at the same time; further ones wait. 0: only the limits of the bridge.',
+      'Agent turns that may run for a person at the same time; further turns wait. 0: only the limits of the bridge apply.',
   }),
   jobs: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1_000_000,
-    description: 'Jobs of a person that wait or run; further ones are refused. 0: only `jobs.max_waiting_per_owner`.',
+    description:
+      'Jobs of a person that may wait or run; further jobs are refused. 0: only `jobs.max_waiting_per_owner` applies.',
   }),
 });
 
@@ -291,7 +292,7 @@ function checkRegistration(given: GivenSettings, plans: PlansSettings): readonly
   if (isSentInTheClear(given.issuer)) {
     complaints.push({
       path: 'accounts.issuer',
-      wrong: 'anyone on the way could replace the keys by which tokens are checked',
+      wrong: 'anyone on the network path could replace the keys that tokens are checked with',
       right: 'use https',
     });
   }

@@ -49,7 +49,7 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
     env: 'BRIDGE_WEBHOOK_SECRET',
     secret: true,
     reload: true,
-    description: 'Signs the webhooks of finished jobs; while it is empty they carry no signature.',
+    description: 'Signs the webhooks of finished jobs; empty: webhooks are not signed.',
   }),
   app_origin: setting.origin({
     default: '',
@@ -61,7 +61,10 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       pattern: '^[A-Za-z][A-Za-z0-9_-]{0,63}$',
       expects: 'a word of letters, digits, dashes and underscores',
     }),
-    { description: 'Other first words for the method family: with `acme`, `acme.jobs.submit` is `app.jobs.submit`.' },
+    {
+      description:
+        'Other prefixes for the `app` methods: with `acme`, `acme.jobs.submit` is the same as `app.jobs.submit`.',
+    },
   ),
   workspace_roots: setting.list(setting.path({}), {
     description:
@@ -90,7 +93,7 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
   ...mcpServerSettings,
   ...checkpointSettings,
   ...sandboxSettings,
-  limits: setting.group('What one client may use up.', {
+  limits: setting.group('Limits on what each client may use.', {
     message_bytes: setting.integer({
       default: 8_388_608,
       minimum: 1024,
@@ -109,30 +112,39 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       maximum: 1_000_000,
       description: 'Open WebSockets from one address.',
     }),
-    turns: turns(1024, 'Turns that run at the same time. Others wait: principals take turns.'),
+    turns: turns(
+      1024,
+      'Turns that run at the same time. Further turns wait, and principals take their places in rotation.',
+    ),
     turns_per_principal: turns(
       256,
-      'Of these, how many may be of one principal. Keep it below `turns`, so that others find a place.',
+      'How many of these may belong to one principal. Keep it below `turns`, to leave room for others.',
     ),
     turns_per_agent: turns(512, 'Turns, and steps of multi-agent runs, that one agent works on at the same time.'),
-    waiting_turns: turns(4096, 'Turns that may wait, in all; more are refused with OVERLOADED.', 0),
+    waiting_turns: turns(4096, 'Turns that may wait in total; further turns are refused with OVERLOADED.', 0),
     waiting_turns_per_principal: turns(1024, 'Of these, how many may be of one principal.', 0),
     stalled_after: setting.duration({
       default: '30s',
       minimum: '1s',
       maximum: '1h',
       description:
-        'A client that reads nothing for this long, although updates wait for it, is disconnected (WebSocket 1013); it resumes with its number. How fast a client reads, and how much waits, do not matter.',
+        'A client that reads nothing for this long while updates wait for it is disconnected (WebSocket 1013); it can resume from its last update number. How fast a client reads, and how much waits, do not matter.',
     }),
-    scratch_bytes: bytes(100 * GIB, 'What the private folders of all sessions may hold. Checked every 10 minutes.'),
+    scratch_bytes: bytes(
+      100 * GIB,
+      'Maximum total size of the private folders of all sessions. Checked every 10 minutes.',
+    ),
     scratch_bytes_per_owner: bytes(
       20 * GIB,
-      'What those of one owner may hold; then new turns in private folders are refused until sessions are closed.',
+      'Maximum total size of the private folders of one owner. Above it, new turns in private folders are refused until sessions are closed.',
     ),
-    artifact_bytes: bytes(20 * GIB, 'What kept copies of produced files may take; then the oldest ones go.'),
+    artifact_bytes: bytes(
+      20 * GIB,
+      'Maximum total size of kept copies of produced files. Above it, the oldest copies are deleted.',
+    ),
     artifact_bytes_per_owner: bytes(5 * GIB, 'The same for one owner.'),
     ...sandboxLimitSettings,
-    attachment_bytes_per_owner: bytes(200 * MIB, 'What the uploaded attachments of one owner may take.'),
+    attachment_bytes_per_owner: bytes(200 * MIB, 'Maximum total size of the uploaded attachments of one owner.'),
   }),
 });
 
@@ -160,7 +172,7 @@ export const agentsSettings = setting.group('The agents that do the work.', {
     default: 'builtin',
     pattern: AGENT_ID,
     expects: AGENT_ID_WORDS,
-    description: 'The agent that serves requests which name none.',
+    description: 'The agent for requests that do not name one.',
   }),
   ...agentProgramSettings,
   builtin: setting.group('The built-in agent.', {
@@ -218,7 +230,7 @@ export const agentsSettings = setting.group('The agents that do the work.', {
       runner_agent: setting.text({
         default: '',
         description:
-          'The id of the agent on runners (`trestle runner`) that do its work, used instead of the program. Empty: it does not live on runners.',
+          'The id of this agent on the runners (`trestle runner`) that do its work, used instead of the program. Empty: it does not run on runners.',
       }),
       requires: setting.list(setting.text({ default: '' }), {
         description: 'Labels that such a runner must have.',
@@ -329,7 +341,7 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
       default: 3,
       minimum: 1,
       maximum: 16,
-      description: 'Nodes that a request may pass before it is refused.',
+      description: 'Maximum number of nodes that a request may pass through.',
     }),
     default_action: setting.choice(['execute_local', 'reject'], {
       default: 'execute_local',
@@ -339,10 +351,10 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
       setting.group('', {
         methods: setting.list(
           setting.text({ pattern: '^(\\*|[A-Za-z][A-Za-z0-9_.-]{0,127})$', expects: 'a method name, or *' }),
-          { minimum: 1, description: 'Methods that the rule is about; `*` stands for all.' },
+          { minimum: 1, description: 'Methods that the rule applies to; `*` stands for all.' },
         ),
         target: setting.group('Where they go: either `node_id`, or `selector` with `strategy`.', {
-          node_id: nodeId('The node that gets them.', ''),
+          node_id: nodeId('The node that receives them.', ''),
           selector: setting.group('What a node must match.', {
             role: setting.text({ ...WORD, default: '', description: 'Role of the nodes to choose from.' }),
             capability: setting.text({ ...WORD, default: '', description: 'Capability that they have.' }),
@@ -350,11 +362,11 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
           }),
           strategy: setting.choice(['first', 'round_robin'], {
             default: 'first',
-            description: 'Which of several matching nodes is taken.',
+            description: 'How to choose between several matching nodes.',
           }),
         }),
       }),
-      { description: 'Rules, of which the first that matches counts.' },
+      { description: 'Forwarding rules; the first rule that matches applies.' },
     ),
     routes: setting.list(
       setting.group('', {

@@ -5,7 +5,7 @@ import { MAIN } from './principal.ts';
 export const permissionSettings = {
   permission_rules: setting.list(
     setting.group('', {
-      when: setting.group('What the rule is about; all that is given must fit.', {
+      when: setting.group('What the rule applies to; every given condition must match.', {
         kind: setting.text({
           default: '',
           pattern: '^[a-z_]{0,32}$',
@@ -28,7 +28,7 @@ export const permissionSettings = {
     {
       reload: true,
       description:
-        'Rules for what agents ask. A deny wins over everything; an allow decides without asking, also where a call asked to be asked.',
+        'Rules for permission requests of agents. A deny wins over everything; an allow decides without asking, even where a call wants to be asked.',
     },
   ),
   permission_timeout: setting.duration({
@@ -36,7 +36,7 @@ export const permissionSettings = {
     minimum: '10s',
     maximum: '50m',
     reload: true,
-    description: 'When nobody answers a question of an agent for this long, the answer is no.',
+    description: 'If nobody answers a question of an agent within this time, the answer is no.',
   }),
 };
 
@@ -45,35 +45,35 @@ export const jobsSettings = setting.group('Background jobs.', {
     default: 4,
     minimum: 1,
     maximum: 1000,
-    description: 'Jobs that run at the same time. Owners take turns, and so do the agents of one owner.',
+    description: 'Jobs that run at the same time. Places rotate between owners, and between the agents of each owner.',
   }),
   max_running_per_owner: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1000,
     description:
-      'Of these, how many may be of one owner. 0: all of them while the main token is the only credential, otherwise one less.',
+      'How many of these may belong to one owner. 0: all of them while the main token is the only credential, otherwise one less.',
   }),
   max_waiting_per_owner: setting.integer({
     default: 100_000,
     minimum: 1,
     maximum: 10_000_000,
-    description: 'Pending jobs of one owner; more are refused with OVERLOADED.',
+    description: 'Pending jobs that one owner may have; further jobs are refused with OVERLOADED.',
   }),
   max_schedules_per_owner: setting.integer({
     default: 100,
     minimum: 0,
     maximum: 10_000,
-    description: 'Schedules of one owner; more are refused with TOO_MANY_SCHEDULES.',
+    description: 'Schedules that one owner may have; further schedules are refused with TOO_MANY_SCHEDULES.',
   }),
   min_schedule_interval: setting.duration({
     default: '1m',
     minimum: '1m',
     maximum: '30d',
-    description: 'Schedules that fire more often are refused.',
+    description: 'Minimum time between two runs of a schedule; schedules that run more often are refused.',
   }),
   callback_allow: setting.list(setting.cidr({}), {
-    description: 'Private ranges to which callbacks may go although they are not public.',
+    description: 'Private address ranges that callbacks may be sent to.',
   }),
 });
 
@@ -88,7 +88,8 @@ export const checkpointSettings = {
       default: '2s',
       minimum: '100ms',
       maximum: '1m',
-      description: 'How long saving may hold up a turn; then the turn goes on, and its changes cannot be undone.',
+      description:
+        'How long saving may delay a turn. After that, the turn continues, and its changes cannot be undone.',
     }),
     max_files: setting.integer({
       default: 5000,
@@ -106,7 +107,7 @@ export const checkpointSettings = {
       default: 50,
       minimum: 1,
       maximum: 1000,
-      description: 'Turns of a session that can be undone: the last ones.',
+      description: 'How many of the latest turns of a session can be undone.',
     }),
   }),
 };
@@ -173,7 +174,8 @@ export const builtinSettings = {
     default: 50,
     minimum: 1,
     maximum: 1000,
-    description: 'Requests to the model in one turn; then the turn ends, with what was done until then.',
+    description:
+      'Maximum number of requests to the model in one turn. At the limit, the turn ends with the work done so far.',
   }),
   context_characters: setting.integer({
     default: 400_000,
@@ -186,7 +188,7 @@ export const builtinSettings = {
     default: '2m',
     minimum: '1s',
     maximum: '1h',
-    description: 'How long a command that it runs may take.',
+    description: 'Timeout of a command that the agent runs.',
   }),
   background_timeout: setting.duration({
     default: '1h',
@@ -195,7 +197,6 @@ export const builtinSettings = {
     description: 'How long a command may run in the background; it ends with its session in any case.',
   }),
   fetch_allow: setting.list(setting.cidr({}), {
-    description:
-      'Private ranges that `fetch_url` may reach although they are not public. `bridge.sandbox_hosts` counts as well.',
+    description: 'Private address ranges that `fetch_url` may reach, in addition to `bridge.sandbox_hosts`.',
   }),
 };

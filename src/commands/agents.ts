@@ -10,7 +10,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
     .command('agents')
     .summary('list, install, update, remove, try and log in to agents')
     .description(
-      'Lists the agents with their state, as the server of trestle login or the one that runs here knows it; where there is none, starts each to learn it. Agents that were installed with this command are kept in the data directory, in the versions that this release was tried with.',
+      'Lists the agents and their state. Asks the server of trestle login or the server running on this machine; without a server, starts each agent to check it. Agents installed with this command are kept in the data directory, in the versions that this release was tested with.',
     )
     .addHelpText(
       'after',
@@ -34,13 +34,13 @@ export function registerAgents(program: Command, context: CommandContext): void 
     );
   agents
     .command('update')
-    .description('Installs the versions of this release for the agents that were installed with this command.')
+    .description('Updates the agents that were installed with this command to the versions of this release.')
     .argument('[names...]', 'ids of agents; all installed ones unless given')
     .action(async (names: readonly string[], _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       const known = await (await open(options, context)).outdated();
       const outdated = known.filter((id) => names.length === 0 || names.includes(id));
-      if (outdated.length === 0) context.stdout('Every installed agent has the version of this release.\n');
+      if (outdated.length === 0) context.stdout('All installed agents are up to date.\n');
       await installAll(outdated, options, context);
     });
   agents
@@ -64,10 +64,10 @@ export function registerAgents(program: Command, context: CommandContext): void 
   agents
     .command('login')
     .description(
-      'Logs in to an agent where it offers a way that needs no terminal; otherwise prints the command to run. Exits with 1 unless the agent can be used afterwards.',
+      'Logs in to an agent if it offers a login that needs no terminal; otherwise prints the command to run. Exits with 1 unless the agent is ready to use afterwards.',
     )
     .argument('<name>', 'the id of the agent')
-    .option('--method <id>', 'one of the ways to log in that the agent offers')
+    .option('--method <id>', 'the login method, one of those that the agent offers')
     .action((name: string, _given: unknown, command: Command) => logIn(name, command.optsWithGlobals(), context));
 }
 
@@ -96,7 +96,7 @@ async function installAll(names: readonly string[], options: Options, context: C
     context.stdout(`Installed ${name} ${version}.\n`);
   }
   if (names.length > 0)
-    context.stderr('A running server offers an agent of its catalog within minutes, and others after a restart.\n');
+    context.stderr('A running server offers agents of its catalog within minutes, and other agents after a restart.\n');
 }
 
 function tryAgent(name: string, options: Options, context: CommandContext): Promise<void> {

@@ -162,7 +162,7 @@ async function answerOne(
       return true;
     }
     if (answer === undefined) {
-      if (!signal.aborted && !isInterrupted) context.stderr('\n  This question is not open any more.\n');
+      if (!signal.aborted && !isInterrupted) context.stderr('\n  This question is no longer open.\n');
       return true;
     }
     try {
@@ -171,7 +171,7 @@ async function answerOne(
     } catch (error) {
       if (!(error instanceof TrestleError)) throw error;
       if (error.code === 'PERMISSION_NOT_REMEMBERED') {
-        context.stderr('trestle: this cannot be remembered; it is allowed once\n');
+        context.stderr('trestle: this answer cannot be remembered, so it is allowed only once\n');
         await trestle.permissions.answer(permissionId, { decision: 'allow' });
         return true;
       }

@@ -24,7 +24,7 @@ export function registerCluster(program: Command, context: CommandContext): void
     .command('cluster')
     .summary('list the instances that share the database')
     .description(
-      'Lists the instances that share the PostgreSQL database: version, address, state, what is left of the lease, how far the ' +
+      'Lists the instances that share the PostgreSQL database: version, address, state, time left on the lease, how far the ' +
         'clock is ahead of that of the database, sessions at work, WebSockets, and a digest of the settings that must agree. ' +
         'Below them are the runners.',
     )
@@ -42,7 +42,7 @@ export function registerCluster(program: Command, context: CommandContext): void
 export function registerDrain(program: Command, context: CommandContext): void {
   program
     .command('drain')
-    .summary('let an instance finish its work and end')
+    .summary('let an instance finish its work and stop')
     .description(
       'Lets an instance of the PostgreSQL database leave, as SIGTERM does, from any machine that reaches the database, and waits until it ' +
         'has ended: it says that it is not ready, serves everything for cluster.notice, closes its WebSockets, and gives its turns cluster.drain.',
@@ -53,12 +53,12 @@ export function registerDrain(program: Command, context: CommandContext): void {
       const access = await commandAccess(command.optsWithGlobals(), context);
       const { drainInstance } = await import('../system/cluster.ts');
       await drainInstance(access, id, () => context.stderr(`${printable(id)} is leaving\n`));
-      print(command, context, { drained: id }, `${printable(id)} has ended\n`);
+      print(command, context, { drained: id }, `${printable(id)} has stopped\n`);
     });
 }
 
 function clusterText(instances: Listed): string {
-  if (instances.length === 0) return 'No instance runs.\n';
+  if (instances.length === 0) return 'No instances are running.\n';
   const heads = ['INSTANCE', 'VERSION', 'ADDRESS', 'STATE', 'SETTINGS', 'LEASE', 'CLOCK', 'SESSIONS', 'SOCKETS'];
   const rows = instances.map((one) => [
     one.id,
@@ -108,7 +108,7 @@ export function registerNodes(program: Command, context: CommandContext): void {
   nodes
     .command('explain')
     .summary('show where a call would go, and why')
-    .description('Shows which node would get a call of a method now, and why, without making the call.')
+    .description('Shows which node a call of a method would go to now, and why, without making the call.')
     .argument('<method>', 'a method, such as session.start')
     .option('--session <id>', 'for a call about this session')
     .addHelpText(
@@ -170,9 +170,9 @@ export function registerRunner(program: Command, context: CommandContext): void 
     )
     .option('--url <url>', 'address of the server')
     .option('--key <key>', `key of this runner; better in ${KEY_VARIABLE}, where other users do not see it`)
-    .option('--slots <count>', 'turns that it takes at the same time', readSlots, 4)
+    .option('--slots <count>', 'how many turns it runs at the same time', readSlots, 4)
     .addOption(
-      new Option('--once', 'take one session, and end when it is closed: for a fresh container each').conflicts(
+      new Option('--once', 'take one session and exit when it is closed: a fresh container for each session').conflicts(
         'slots',
       ),
     )
@@ -190,7 +190,7 @@ The server then has, in its trestle.yaml:
   runner
     .command('create')
     .summary('add a runner and print its key, once')
-    .description('Adds a runner. Its key is printed only now: only its digest is stored.')
+    .description('Adds a runner and prints its key. The key is not shown again: only its digest is stored.')
     .argument('<name>', 'name of the runner: builder')
     .option('--labels <labels>', 'labels that agents may require, separated by commas', commaList)
     .addHelpText('after', '\nExamples:\n  trestle runner create builder --labels gpu,linux')
@@ -230,10 +230,10 @@ async function runRunner(flags: RunnerFlags, command: Command, context: CommandC
   const { environment, homeDirectory } = context;
   const key = flags.key ?? environment[KEY_VARIABLE] ?? '';
   if (!/^https?:$/.test(URL.parse(url)?.protocol ?? '')) {
-    fail(context, 'give the address of the server: --url https://...', EXIT_USAGE);
+    fail(context, 'the address of the server is missing: --url https://...', EXIT_USAGE);
   }
   if (key === '') {
-    fail(context, `give the key of this runner: ${KEY_VARIABLE}=trk_..., from trestle runner create`, EXIT_USAGE);
+    fail(context, `the key of this runner is missing: ${KEY_VARIABLE}=trk_..., from trestle runner create`, EXIT_USAGE);
   }
   const { serve } = await import('./serve-until-stopped.ts');
   const { ADAPTER_METHODS, runnerSettings } = await import('../system/settings.ts');
@@ -259,7 +259,7 @@ async function runRunner(flags: RunnerFlags, command: Command, context: CommandC
         randomness: systemRandomness,
         onChange({ isConnected, reason }) {
           if (isConnected) logger.info({ url }, 'connected');
-          else logger.warn({ url, reason }, 'not connected; trying again');
+          else logger.warn({ url, reason }, 'not connected; retrying');
         },
       });
       const ended = connection.ended.catch((error: Error) => {

@@ -69,7 +69,7 @@ export function describeFailure(error: unknown): { readonly exit: number; readon
     return { exit, text: `trestle: ${message}\n` };
   }
   const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  return { exit: EXIT_FAILED, text: `trestle: this should not have happened: ${reason.split('\n')[0]}\n` };
+  return { exit: EXIT_FAILED, text: `trestle: unexpected error, please report it: ${reason.split('\n')[0]}\n` };
 }
 
 /** Ends the program, as a failure where its output is lost: a file on a full disk may lack a key that is shown once. */

@@ -31,7 +31,7 @@ export function registerConfig(program: Command, context: CommandContext): void 
     );
   config
     .command('check')
-    .description('Prints ok, or prints every problem with its place and exits with 78.')
+    .description('Prints ok, or lists every problem with its location and exits with 78.')
     .action(async (_options: unknown, command: Command) => {
       await checkConfiguration(command.optsWithGlobals(), context);
     });
@@ -98,7 +98,7 @@ async function checkConfiguration(options: Options, context: CommandContext): Pr
     context.stdout(`${JSON.stringify({ ok: true, file: file ?? null, problems: [], warnings })}\n`);
     return;
   }
-  context.stdout(file === undefined ? 'ok (no file, only defaults and environment)\n' : `ok ${file}\n`);
+  context.stdout(file === undefined ? 'ok (no file; only defaults and the environment)\n' : `ok ${file}\n`);
   for (const warning of warnings) context.stderr(`warning: ${warning}\n`);
 }
 

@@ -64,7 +64,7 @@ export function registerInit(program: Command, context: CommandContext): void {
     .description(
       'Looks for keys of model APIs in the environment, for model servers on this machine and for installed agents, asks for what is missing, and writes a commented trestle.yaml.',
     )
-    .option('--yes', 'ask nothing: accept what was found')
+    .option('--yes', 'ask no questions; accept what was found')
     .option('--force', 'replace an existing file')
     .addHelpText('after', '\nExamples:\n  trestle init\n  trestle init --yes --config ./trestle.yaml')
     .action(async (_given: unknown, command: Command) => {
@@ -73,7 +73,7 @@ export function registerInit(program: Command, context: CommandContext): void {
       const isAsking = options.yes !== true;
       if (isAsking && !process.stdin.isTTY) {
         const advice = 'use --yes to accept what is found';
-        fail(context, `init asks questions, and standard input is not a terminal; ${advice}`, EXIT_USAGE);
+        fail(context, `init asks questions, but standard input is not a terminal; ${advice}`, EXIT_USAGE);
       }
       // A file that is about to be written cannot be read yet.
       const { config: _unread, ...rest } = options;
@@ -246,7 +246,7 @@ async function write(path: string, text: string, isForced: boolean, context: Com
     await writeFile(path, text, { mode: 0o600, flag: isForced ? 'w' : 'wx' });
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    const advice = code === 'EEXIST' ? 'exists already; use --force to replace it' : `cannot be written (${code})`;
+    const advice = code === 'EEXIST' ? 'already exists; use --force to replace it' : `cannot be written (${code})`;
     fail(context, `${path} ${advice}`);
   }
 }

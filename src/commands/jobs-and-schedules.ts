@@ -18,7 +18,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
   const action = commandAction(context);
   const { stdout } = context;
   const schedules = withTeamOption(program.command('schedules'))
-    .summary('run tasks at certain times')
+    .summary('run tasks on a schedule')
     .description('Lists the schedules of the running server, the newest first.')
     .option('--limit <count>', 'how many to list at most; 20 unless given')
     .addHelpText(
@@ -33,19 +33,19 @@ export function registerSchedules(program: Command, context: CommandContext): vo
   schedules.command('list').description('Does the same as trestle schedules, with the same options.').action(list);
   schedules
     .command('add')
-    .description('Creates a schedule, which runs a task as a job at certain times.')
-    .argument('<prompt>', 'what is to be done')
+    .description('Creates a schedule, which runs a task as a job at the times you set.')
+    .argument('<prompt>', 'the task to run')
     .option('--cron <pattern>', 'minute, hour, day of month, month, day of week')
     .option('--every <duration>', 'such as 30m, 6h or 1d, instead of --cron')
-    .option('--timezone <name>', 'of --cron; that of this machine unless given')
-    .option('--name <name>', 'for people; the beginning of the prompt unless given')
+    .option('--timezone <name>', 'time zone of --cron; that of this machine unless given')
+    .option('--name <name>', 'name of the schedule; the beginning of the prompt unless given')
     .option('--agent <id>', 'the agent to run')
     .option('--model <name>', 'the model that the agent uses')
     .option('--folder <path>', 'where the agent works; a private folder unless given')
     .option('--session <id>', 'continue this session each time; otherwise each job has its own')
     .option(...MCP_OPTION)
-    .option('--overlap <what>', 'while the last job is open: skip (unless given) or queue')
-    .option('--catch-up <what>', 'for times that were missed: none (unless given) or one')
+    .option('--overlap <what>', 'what to do while the last job is still open: skip (the default) or queue')
+    .option('--catch-up <what>', 'how many missed times to catch up on: none (the default) or one')
     .action(
       action((prompt = '') => async (trestle, command, options) => {
         const { task, ...given } = readSchedule(prompt, options, context);
@@ -57,7 +57,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     );
   schedules
     .command('show')
-    .description('Shows a schedule with its next times and its last jobs.')
+    .description('Shows a schedule with its next times and latest jobs.')
     .argument('<schedule>', SCHEDULE)
     .action(
       action((scheduleId = '') => async (trestle, command) => {
@@ -90,7 +90,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
   }
   schedules
     .command('remove')
-    .description('Removes a schedule. The jobs that it made stay.')
+    .description('Removes a schedule. The jobs it created are kept.')
     .argument('<schedule>', SCHEDULE)
     .action(
       action((scheduleId = '') => async (trestle) => {
@@ -200,8 +200,8 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .description('Lists the background jobs of the running server, the newest first.')
     .option('--status <status>', JOB_STATES.join(', '))
     .option('--search <text>', 'in the prompt and in names')
-    .option('--agent <id>', 'jobs of this agent')
-    .option('--schedule <id>', 'jobs that this schedule made')
+    .option('--agent <id>', 'only jobs of this agent')
+    .option('--schedule <id>', 'only jobs of this schedule')
     .option('--limit <count>', 'how many to list at most; 20 unless given')
     .addHelpText(
       'after',
@@ -241,13 +241,13 @@ export function registerJobs(program: Command, context: CommandContext): void {
     );
   jobs
     .command('cancel')
-    .description('Cancels a job that waits or runs.')
+    .description('Cancels a waiting or running job.')
     .argument('<job>', JOB)
     .action(
       action((jobId = '') => async (trestle) => {
         const { status, sessionId } = await findJob(trestle, jobId, context);
         if (status !== 'pending' && status !== 'running') {
-          return fail(context, `the job "${jobId}" has ended: ${status}`);
+          return fail(context, `the job "${jobId}" has already ended: ${status}`);
         }
         await trestle.session(sessionId).cancel();
         context.stdout(`Cancelled ${jobId}.\n`);

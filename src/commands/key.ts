@@ -67,8 +67,8 @@ function registerCreate(key: Command, context: CommandContext): void {
     .option('--tokens-per-minute <number>', 'limit of tokens per minute', readCount)
     .option('--max-parallel <number>', 'how many calls may run at the same time', readCount)
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total', readBudget)
-    .option('--tags <names>', 'what its calls are marked with in reports, separated by commas', commaList)
-    .addOption(contentOption('whose requests and responses are stored: of no call, of those that fail, or of all', []))
+    .option('--tags <names>', 'tags for its calls in reports, separated by commas', commaList)
+    .addOption(contentOption('which calls to store with their requests and responses: none, failed ones, or all', []))
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z', readExpiry)
     .addHelpText(
       'after',
@@ -125,7 +125,7 @@ function registerChange(key: Command, context: CommandContext): void {
   key
     .command('change')
     .summary('change the name, the limits or the models of a key')
-    .description('Changes a key. The change counts from the next request; what is not named stays as it is.')
+    .description('Changes a key. The change applies from the next request; limits you do not name stay as they are.')
     .argument('<id>', 'id of the key: key_...')
     .option('--name <name>', 'what the key is for')
     .option(
@@ -137,8 +137,13 @@ function registerChange(key: Command, context: CommandContext): void {
     .option('--tokens-per-minute <number>', 'limit of tokens per minute, or "none"', orNone(readCount))
     .option('--max-parallel <number>', 'how many calls may run at the same time, or "none"', orNone(readCount))
     .option('--budget <usd/period>', 'spending limit: 5/day, 100/month or 20/total, or "none"', orNone(readBudget))
-    .option('--tags <names>', 'what its calls are marked with, separated by commas, or "none"', orNone(commaList))
-    .addOption(contentOption('whose requests and responses are stored; "default": as the server has it', [DEFAULT]))
+    .option('--tags <names>', 'tags for its calls, separated by commas, or "none"', orNone(commaList))
+    .addOption(
+      contentOption(
+        'which calls to store with their requests and responses; "default": use the setting of the server',
+        [DEFAULT],
+      ),
+    )
     .option('--expires <time>', 'when the key expires: 30d, or 2030-01-31T00:00:00Z, or "none"', orNone(readExpiry))
     .addOption(new Option('--disable', 'refuse the key until it is enabled again').conflicts('enable'))
     .option('--enable', 'let a disabled key work again')
@@ -170,8 +175,8 @@ function registerChange(key: Command, context: CommandContext): void {
 function registerRotate(key: Command, context: CommandContext): void {
   key
     .command('rotate')
-    .summary('replace a key by a new one and print it, once')
-    .description('Replaces a key by a new one with the same limits, budget and usage, and prints the new key.')
+    .summary('replace a key with a new one and print it, once')
+    .description('Replaces a key with a new one that has the same limits, budget and usage, and prints the new key.')
     .argument('<id>', 'id of the key: key_...')
     .option('--grace <time>', 'how long the old key stays valid, at most 24h', readGrace, 0)
     .addHelpText('after', '\nExamples:\n  trestle key rotate key_01k9zexample --grace 1h')
@@ -179,7 +184,7 @@ function registerRotate(key: Command, context: CommandContext): void {
       const params = { id, grace_seconds: grace };
       const issued = await callFromCommand(command, context, 'completions', 'keys.rotate', params);
       const until = issued.previous_until;
-      const old = until === null ? 'The old key is refused now.' : `The old key works until ${until}.`;
+      const old = until === null ? 'The old key no longer works.' : `The old key works until ${until}.`;
       print(
         command,
         context,
@@ -233,7 +238,8 @@ function nullOf<Value>(value: Value | typeof NONE): Value | null {
 
 function readGrace(text: string): number {
   const ms = parseDuration(text) ?? -1;
-  if (ms < 0 || ms > MAX_GRACE_MS) throw new InvalidArgumentError('Give a time of at most a day: 15m, 1h or 24h.');
+  if (ms < 0 || ms > MAX_GRACE_MS)
+    throw new InvalidArgumentError('Give a duration of at most one day: 15m, 1h or 24h.');
   return Math.round(ms / 1000);
 }
 

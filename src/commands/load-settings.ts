@@ -42,7 +42,10 @@ export function addGlobalFlags(program: Command): void {
     const argument = type === 'true or false' ? '' : ` <${/^[\w:-]+$/.test(type) ? type : 'value'}>`;
     program.option(flag + argument, description.replaceAll('`', ''));
   }
-  program.option('--server <url>', 'server to use instead of that of trestle login; local: the one of this machine');
+  program.option(
+    '--server <url>',
+    'server to use instead of the one of trestle login; local: the server on this machine',
+  );
   program.option('--json', 'print one JSON object');
 }
 
@@ -137,7 +140,7 @@ async function connectServer(options: Options, context: CommandContext): Promise
 async function findElsewhere(options: Options, context: CommandContext): Promise<ConnectedServer | undefined> {
   const login = await findLogin(options, context);
   if (login === undefined && options.team !== undefined) {
-    fail(context, 'only someone who is logged in works for a team; log in with: trestle login <address>', EXIT_USAGE);
+    fail(context, 'working for a team needs a login; log in with: trestle login <address>', EXIT_USAGE);
   }
   if (login === undefined) return undefined;
   context.stderr(`on ${hostOf(login.url)}\n`);
@@ -210,7 +213,7 @@ function inTerminalWords(message: string): string {
 
 /** Lets a command, and its subcommands, work for a team. */
 export function withTeamOption(command: Command): Command {
-  return command.option('--team <id>', 'work for this team of yours, on the server of trestle login');
+  return command.option('--team <id>', 'work for this team, on the server of trestle login');
 }
 
 /** Reads the value of an option that takes several: `a, b`. */

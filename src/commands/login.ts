@@ -28,7 +28,7 @@ export function registerLogin(program: Command, context: CommandContext): void {
     .command('login')
     .summary('log in to a server, for run, chat, sessions, jobs and token')
     .description(
-      'Logs in to a server: shows a code that you type in a browser, and stores the token that comes of it in the configuration folder, readable by you alone. From then on run, chat, sessions, jobs, whoami and token talk to that server; --server local, --data-dir and --config make them use this machine. Without an address: TRESTLE_URL, or the server of the last login.',
+      'Logs in to a server: shows a code to type in a browser, and stores the resulting token in the configuration folder, readable only by you. From then on, run, chat, sessions, jobs, whoami and token use that server; --server local, --data-dir and --config make them use this machine. Without an address, uses TRESTLE_URL or the server of the last login.',
     )
     .argument('[url]', 'address of the server: https://trestle.example.com')
     .addHelpText(
@@ -53,8 +53,8 @@ export function registerLogin(program: Command, context: CommandContext): void {
     });
   program
     .command('logout')
-    .summary('end the login of this machine')
-    .description('Revokes the token of trestle login at its server and removes it from this machine.')
+    .summary('log out on this machine')
+    .description('Revokes the token of trestle login on its server and removes it from this machine.')
     .action(async () => {
       const login = await readLogin(context);
       if (login === undefined) return fail(context, 'you are not logged in');
@@ -99,7 +99,7 @@ function registerToken(program: Command, context: CommandContext): void {
     .command('create')
     .summary('create a token and print it, once')
     .description(
-      'Creates a token for a program or another machine and prints it. You approve it in a browser, as a login.',
+      'Creates a token for a program or another machine and prints it. You approve it in a browser, like a login.',
     )
     .argument('<name>', 'what the token is for')
     .option(
@@ -107,7 +107,7 @@ function registerToken(program: Command, context: CommandContext): void {
       'what it may be used for, separated by commas: bridge, completions, account',
       'completions',
     )
-    .option('--days <number>', 'how long it lasts; 90 days unless given')
+    .option('--days <number>', 'how many days it is valid; 90 unless given')
     .addHelpText('after', '\nExamples:\n  trestle token create ci --scopes completions --days 30')
     .action(async (name: string, given: { readonly scopes: string; readonly days?: string }, command: Command) => {
       const login = await onServer(command);
@@ -119,7 +119,7 @@ function registerToken(program: Command, context: CommandContext): void {
         scope,
         ...(days !== undefined && { expires_in_days: days }),
       };
-      context.stderr('A new token needs your approval in a browser, as a login does.\n');
+      context.stderr('A new token needs your approval in a browser, like a login.\n');
       const created = await requestToken(login.url, asked, context);
       print(command, context, { id: created.tokenId, token: created.token }, `${created.token}\n`);
     });
@@ -134,7 +134,7 @@ function registerToken(program: Command, context: CommandContext): void {
     });
   token
     .command('print')
-    .summary('print the token of trestle login, for tools that run a command to get their key')
+    .summary('print the token of trestle login, for tools that get their key from a command')
     .description('Prints the stored token of trestle login, and nothing else, to standard output.')
     .action(async (_own: unknown, command: Command) => {
       const login = await requireLogin(command.optsWithGlobals(), context);
@@ -153,7 +153,7 @@ async function requestToken(
   process.on('SIGINT', interrupt);
   try {
     if (url.startsWith('http:') && !isThisMachine(url)) {
-      context.stderr('trestle: warning: the connection is not encrypted; anyone on the way can read the token\n');
+      context.stderr('trestle: warning: the connection is not encrypted; others on the network can read the token\n');
     }
     const { status, body } = await callServer({ url }, 'POST', 'device/code', asked, stop.signal);
     if (status >= 400) return fail(context, printable(String(body.message)));
@@ -197,7 +197,7 @@ async function waitForApproval(
       if (status < 400) return body;
       silences = 0;
       if (body.error === 'slow_down') interval += 5;
-      else if (body.error === 'access_denied') return fail(context, 'it was denied in the browser');
+      else if (body.error === 'access_denied') return fail(context, 'the request was denied in the browser');
       else if (body.error === 'expired_token') return fail(context, 'the code has expired; start again');
       else if (body.error !== 'authorization_pending') return fail(context, printable(String(body.message)));
     } catch (error) {

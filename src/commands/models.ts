@@ -18,7 +18,7 @@ export function registerModels(program: Command, context: CommandContext): void 
     .command('models')
     .summary('list the model APIs and models that can be called')
     .description(
-      'Lists the model APIs that can be used (by the running server, otherwise from this shell) and their models. --all also lists the others and what each one needs.',
+      'Lists the model APIs that the running server (or, without one, this shell) can use, and their models. --all also lists the other APIs and what each one needs.',
     )
     .option('--all', 'also list the APIs that cannot be used yet, and what each one needs')
     .addHelpText('after', '\nExamples:\n  trestle models\n  trestle models --all\n  trestle models test demo/echo')
@@ -46,11 +46,11 @@ export function registerModels(program: Command, context: CommandContext): void 
 function registerUpdate(models: Command, context: CommandContext): void {
   models
     .command('update')
-    .summary('read sizes, abilities and prices of models from a file or an address')
+    .summary('update sizes, capabilities and prices of models from a file or URL')
     .description(
-      'Reads the catalogue of models from a file or an address, in the form of https://models.dev/api.json, and uses it from now on. Without either it is read from completions.catalog_url, else from models.dev. A catalogue that is not valid changes nothing.',
+      'Reads the model catalogue from a file or URL, in the format of https://models.dev/api.json, and uses it from now on. Without either, reads it from completions.catalog_url, or else from models.dev. A catalogue that is not valid changes nothing.',
     )
-    .argument('[source]', 'a file, or an address that starts with https://')
+    .argument('[source]', 'a file, or a URL that starts with https://')
     .addHelpText('after', '\nExamples:\n  trestle models update\n  trestle models update ./models.json')
     .action(async (source: string | undefined, _given: unknown, command: Command) => {
       const given = source === undefined || /^https?:\/\//i.test(source) ? source : resolve(source);
@@ -76,7 +76,7 @@ function listText(apis: readonly ApiStatus[], models: readonly ModelEntry[], dat
     ...models.map(modelLine),
   ];
   if (all) {
-    lines.push('', 'APIs that lack something:');
+    lines.push('', 'APIs that are not set up:');
     for (const { id, usable: can, missing = [], key_variables: keys = [] } of apis) {
       if (can) continue;
       // One of several variables is enough: all of them are named.

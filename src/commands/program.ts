@@ -25,7 +25,7 @@ Examples:
   trestle serve bridge --listen 127.0.0.1:9000
   trestle run "Why does the build fail?"  run a task with an agent, and show its work
   trestle init                           find keys and agents, write trestle.yaml
-  trestle doctor                         what works here and what does not
+  trestle doctor                         check what works here and what does not
   trestle config print --sources         the settings in force, and where each comes from
   trestle backup ./backup-monday
 

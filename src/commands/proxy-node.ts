@@ -29,7 +29,9 @@ function registerCreate(node: Command, context: CommandContext): void {
   node
     .command('create')
     .summary('register a proxy node and print its token, once')
-    .description('Registers a proxy node. Its token is printed only now: only its digest is stored.')
+    .description(
+      'Registers a proxy node and prints its token. The token is not shown again: only its digest is stored.',
+    )
     .argument('<id>', 'id of the proxy node: node-1')
     .option('--name <name>', 'name to show')
     .option('--groups <names>', 'groups of the node, separated by commas', commaList)
@@ -57,7 +59,7 @@ function registerList(node: Command, context: CommandContext): void {
   node
     .command('list')
     .summary('list the proxy nodes')
-    .description('Lists the proxy nodes of the settings and those that were registered.')
+    .description('Lists the proxy nodes, both registered ones and those from the settings.')
     .addHelpText('after', '\nExamples:\n  trestle proxy-node list')
     .action(async (_given: unknown, command: Command) => {
       const listed = await callFromCommand(command, context, 'accounts', 'agents.list', {});

@@ -40,7 +40,7 @@ export function registerRun(program: Command, context: CommandContext): void {
       .command('run')
       .summary('run a task with an agent and show its work')
       .description(
-        'Runs one task with an agent in this folder, on the running server, or in this process where none runs, and shows its work. The answer goes to standard output, everything else to standard error. Ctrl-C cancels the task, a second Ctrl-C ends the command.',
+        'Runs one task with an agent in this folder and shows its work. Uses the running server, or this process if no server is running. The answer goes to standard output, everything else to standard error. Ctrl-C cancels the task, a second Ctrl-C ends the command.',
       )
       .argument('[prompt...]', 'the task; a final - stands for standard input'),
   )
@@ -48,7 +48,7 @@ export function registerRun(program: Command, context: CommandContext): void {
       '--worktree [base]',
       'work in a git worktree of the folder, from its last commit or from this branch, tag or commit; "trestle sessions merge" merges it',
     )
-    .option('--background', 'hand the task to the server as a job, print its id and end')
+    .option('--background', 'submit the task to the server as a job, print its id and exit')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle run "Why does the build fail?"\n  trestle run --agent codex --folder ~/project "Make the tests pass"\n  git diff | trestle run "Review this change:" -\n  trestle run --attach error.png "What does this mean?"',
@@ -134,7 +134,7 @@ export async function uploadFiles(trestle: TrestleClient, files: readonly LocalF
 
 export function checkPermissionOptions({ ask, allow, deny }: TurnCommandOptions, context: CommandContext): void {
   if ([ask, allow, deny].filter((one) => one === true).length < 2) return;
-  fail(context, '--ask, --allow and --deny exclude each other; give one of them', EXIT_USAGE);
+  fail(context, '--ask, --allow and --deny exclude each other; use only one', EXIT_USAGE);
 }
 
 /** Read by `readMcpFiles`. */
@@ -147,14 +147,11 @@ export const MCP_OPTION = [
 /** The options of a command that runs turns. */
 export function withTurnOptions(command: Command): Command {
   return withTeamOption(command)
-    .option('--agent <id>', 'the agent that does the work; the default of the server unless given')
-    .option('--model <name>', 'the model; the choice of the agent unless given')
-    .option(
-      '--folder <path>',
-      'the folder to work in; this one unless given, and of a session that is continued its own',
-    )
-    .option('--session <id>', 'continue this session, or start it')
-    .option('--attach <file>', 'a file that comes with the task; give it several times for several files', collect)
+    .option('--agent <id>', 'the agent to use; the default of the server unless given')
+    .option('--model <name>', 'the model to use; the choice of the agent unless given')
+    .option('--folder <path>', 'the folder to work in; unless given, this one, or that of the continued session')
+    .option('--session <id>', 'continue this session, or start it if it does not exist')
+    .option('--attach <file>', 'a file to attach to the task; repeat it for several files', collect)
     .option(...MCP_OPTION)
     .option('--ask', 'ask before the agent runs commands or changes files, and answer its questions, with keys')
     .option('--allow', 'allow what the agent asks for, unless a rule of the server denies it')

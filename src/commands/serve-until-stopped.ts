@@ -133,7 +133,7 @@ function logFormat({ log }: Settings): 'json' | 'pretty' {
 /** Ends the program after an uncaught error or rejected promise, because its state is unknown then. */
 function endOnUnexpectedError(logger: Logger): void {
   process.on('uncaughtException', (error) => {
-    logger.error({ err: error }, 'unexpected failure, ending');
+    logger.error({ err: error }, 'unexpected failure, exiting');
     logger.flush();
     process.exit(EXIT_FAILED);
   });
@@ -179,7 +179,7 @@ async function reload(
     secrets.values = [...new Set([...secrets.values, ...secretValues(settingsDeclaration.schema, settings)])];
     const { reloadable, restart } = system.reload(settings, sources);
     logger.info({ changed: reloadable }, 'configuration read again');
-    if (restart.length > 0) logger.warn({ changed: restart }, 'these changes count after a restart');
+    if (restart.length > 0) logger.warn({ changed: restart }, 'these changes apply after a restart');
   } catch (error) {
     const reason = describeFailure(error).text.trim();
     logger.error({ reason }, 'configuration not read again; everything stays as it was');

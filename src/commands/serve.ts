@@ -13,7 +13,7 @@ export function registerServe(program: Command, context: CommandContext): void {
     .command('serve')
     .summary('run the server')
     .description('Runs all services on one address, or one service alone, until it is stopped.')
-    .addArgument(new Argument('[service]', 'run this one alone').choices(SERVICE_NAMES))
+    .addArgument(new Argument('[service]', 'run only this service').choices(SERVICE_NAMES))
     .addHelpText(
       'after',
       `
@@ -24,10 +24,10 @@ Examples:
 
   trestle serve --workers 4              all cores of this machine, on PostgreSQL
 
-SIGTERM and SIGINT end it when running work is done (after 30 s at most), a second one immediately. SIGHUP reads tokens and keys again.
+SIGTERM and SIGINT stop it when running work is done (after at most 30 s); a second signal stops it immediately. SIGHUP reads tokens and keys again.
 With --workers, SIGUSR2 replaces the workers one after the other.`,
     )
-    .option('--workers <count>', 'processes that serve the address together; needs PostgreSQL', readWorkers)
+    .option('--workers <count>', 'number of processes that serve the address together; needs PostgreSQL', readWorkers)
     .addOption(
       new Option('--worker <slot>', 'the place of this process among the workers').hideHelp().argParser(Number),
     )

@@ -71,7 +71,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('follow')
     .description('Shows the updates of a session as they happen, until Ctrl-C.')
     .argument('<session>', SESSION)
-    .option('--ask', 'show what the agent asks, and answer with keys')
+    .option('--ask', 'show the questions of the agent, and answer them with keys')
     .action(
       action((sessionId = '') => async (trestle, _command, { json, ask }) => {
         const { session } = await trestle.sessions.get(sessionId);
@@ -98,7 +98,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
   sessions
     .command('steer')
     .description(
-      'Sends a message to the running turn of a session, for agents that take one. Otherwise send it with trestle run --session: it waits until the turn has ended.',
+      'Sends a message to the running turn of a session, if the agent supports it. Otherwise use trestle run --session, which waits for the turn to end.',
     )
     .argument('<session>', SESSION)
     .argument('<message>', 'what to tell the agent')
@@ -110,7 +110,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     );
   sessions
     .command('fork')
-    .description('Copies a session with its conversation, and prints the id of the copy, which --session continues.')
+    .description('Copies a session with its conversation, and prints the id of the copy; continue it with --session.')
     .argument('<session>', SESSION)
     .option('--turn <turn>', 'the last turn that the copy has; all turns unless given')
     .action(
@@ -121,7 +121,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     );
   sessions
     .command('changes')
-    .description('Lists the files that the turns of a session have changed; with --diff, shows how.')
+    .description('Lists the files that the turns of a session have changed; --diff shows the changes.')
     .argument('<session>', SESSION)
     .option('--turn <turn>', 'since this turn began, not the session')
     .option('--diff', 'show the changes of each file')
@@ -143,7 +143,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     );
   sessions
     .command('undo')
-    .description('Puts the files that a turn has changed back as they were before it.')
+    .description('Restores the files that a turn has changed to their state before the turn.')
     .argument('<session>', SESSION)
     .argument('[turn]', 'the id of the turn; the last one unless given')
     .action(
@@ -189,7 +189,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
       .command(name)
       .description(
         archived
-          ? 'Hides a session from lists; everything of it is kept.'
+          ? 'Hides a session from lists without deleting anything.'
           : 'Shows an archived session in lists again.',
       )
       .argument('<session>', SESSION)
@@ -201,8 +201,8 @@ export function registerSessions(program: Command, context: CommandContext): voi
       );
   }
   for (const [name, done, description] of [
-    ['cancel', 'Cancelled', 'Cancels the running turn of a session and the turns that wait.'],
-    ['close', 'Closed', 'Ends a session and removes everything of it.'],
+    ['cancel', 'Cancelled', 'Cancels the running turn of a session and all waiting turns.'],
+    ['close', 'Closed', 'Ends a session and deletes all its data.'],
   ] as const) {
     sessions
       .command(name)
@@ -278,7 +278,7 @@ function sessionText(
 const MARKS = { added: 'A', modified: 'M', deleted: 'D' } as const;
 
 function changesText(files: Awaited<ReturnType<TrestleClient['sessions']['changes']>>['files']): string {
-  if (files.length === 0) return 'No file was changed.\n';
+  if (files.length === 0) return 'No files were changed.\n';
   return table(
     files.map(({ path, status, added, removed, binary }) => [
       MARKS[status],

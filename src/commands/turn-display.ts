@@ -183,7 +183,7 @@ export function createWaitNotices(options: WaitNoticeOptions): { seen(update: Se
   };
 }
 
-const NO_PLACE = 'as many turns run as the limits of the server allow (trestle sessions lists them)';
+const NO_PLACE = 'the server is at its limit of running turns (trestle sessions lists them)';
 const NOT_BEGUN = `waiting: the turn is being prepared, or ${NO_PLACE}`;
 
 function waitReason(

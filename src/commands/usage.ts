@@ -42,12 +42,12 @@ export function registerUsage(program: Command, context: CommandContext): void {
     .command('usage')
     .summary('show what completions and sessions have cost')
     .description(
-      'Shows what calls of the completions API and sessions of agents have cost: of everybody on this machine, of yourself after trestle login. A session counts in full on the day of its last turn, with the cost that its agent reported; the calls of the built-in agent are in both tables.',
+      'Shows what completions calls and agent sessions have cost: those of everyone on this machine, or only yours after trestle login. A session counts in full on the day of its last turn, with the cost that its agent reported; calls of the built-in agent appear in both tables.',
     )
     .option('--by <what>', `group by ${GROUPS.join(', ')}; model unless given`)
     .option('--from <day>', 'first day, in UTC, such as 2030-01-01; 30 days ago unless given')
     .option('--to <day>', 'last day, in UTC; today unless given')
-    .option('--tag <name>', 'only calls that are marked with this tag')
+    .option('--tag <name>', 'only calls with this tag')
     .option('--owner <id>', 'only this owner, such as user:usr_... or team:<id>')
     .addHelpText(
       'after',

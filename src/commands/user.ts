@@ -120,9 +120,9 @@ function registerPasswordFilter(user: Command, context: CommandContext): void {
     .command('password-filter')
     .summary('build the filter of breached passwords from a list')
     .description(
-      'Builds the file for accounts.breached_passwords from a list of passwords, one on each line. Passwords in it cannot be chosen any more; those that are in use stay. Restart the server afterwards.',
+      'Builds the file for accounts.breached_passwords from a list of passwords, one per line. Users can no longer choose these passwords; passwords already in use keep working. Restart the server afterwards.',
     )
-    .argument('<list>', 'file with one password on each line')
+    .argument('<list>', 'file with one password per line')
     .argument('<filter>', 'file to write')
     .addHelpText('after', '\nExamples:\n  trestle user password-filter top-million.txt breached.bloom')
     .action(async (list: string, filter: string, _given: unknown, command: Command) => {
@@ -133,7 +133,7 @@ function registerPasswordFilter(user: Command, context: CommandContext): void {
 }
 
 function noUsers(filter: Readonly<Record<string, string>>): string {
-  if (Object.keys(filter).length > 0) return 'No users like that.\n';
+  if (Object.keys(filter).length > 0) return 'No matching users.\n';
   return 'No users. Create the first with: trestle user create --email you@example.org --name You --role admin\n';
 }
 

@@ -70,7 +70,7 @@ export async function serveWithWorkers(
         await parent.replace(slot);
         logger.info({ worker: slot }, 'worker replaced');
       } catch {
-        logger.error({ worker: slot }, 'the new worker did not start: the old ones stay');
+        logger.error({ worker: slot }, 'the new worker did not start; the old workers keep running');
         return;
       }
     }
@@ -82,7 +82,7 @@ export async function serveWithWorkers(
     for (;;) {
       const code = await parent.ended(slot);
       if (isOver || code === 0) return;
-      logger.error({ worker: slot, code }, 'a worker has failed and is started again');
+      logger.error({ worker: slot, code }, 'a worker has failed and is being restarted');
       await pause(systemClock, pauseMs);
       if (isOver) return;
       pauseMs = await parent.start(slot).then(

@@ -22,7 +22,7 @@ export const guardrails = setting.list(
     action: setting.choice(['block', 'mask', 'log'], {
       default: 'block',
       description:
-        'What happens when it finds something: the call ends with 400 `content_blocked`, a mask such as `[email]` stands in its place, or only the log has a line.',
+        'What happens when it finds something: the call ends with 400 `content_blocked`, a mask such as `[email]` replaces the text, or only the log gets a line.',
     }),
     entities: setting.list(setting.choice(PERSONAL_DATA, {}), {
       description: 'For `pii`: which kinds of data. Empty: all of them.',
@@ -31,7 +31,7 @@ export const guardrails = setting.list(
       description:
         'For `regex`: regular expressions, as JavaScript has them. Each may match at most 200 characters, and must have no repetition inside of a repetition.',
     }),
-    ignore_case: setting.flag({ default: false, description: 'For `regex`: capital and small letters are the same.' }),
+    ignore_case: setting.flag({ default: false, description: 'For `regex`: ignore upper and lower case.' }),
     replacement: setting.text({ default: '', description: 'For `regex`: the mask. Empty: `[<name>]`.' }),
     url: setting.url({
       default: '',
@@ -49,7 +49,7 @@ export const guardrails = setting.list(
       description: 'For `webhook`: how long to wait for its verdict. A checker that fails blocks, unless it only logs.',
     }),
   }),
-  { description: 'Checks of all that callers send to models and get from them, in this order.' },
+  { description: 'Checks of everything that callers send to models and receive from them, in this order.' },
 );
 
 export const promptCache = setting.choice(['off', 'agents', 'auto'], {
@@ -64,7 +64,7 @@ export const sharedCache = setting.group('Where cached answers, and thinking for
     credentials: true,
     default: '',
     description:
-      'A Redis server that instances share, as `redis[s]://[user:password@]host[:port][/database]`. While it is away, each instance uses its own memory. Empty: always.',
+      'A Redis server that instances share, as `redis[s]://[user:password@]host[:port][/database]`. While it cannot be reached, each instance uses its own memory. Empty: instances always use their own memory.',
   }),
   prefix: setting.text({
     default: 'trestle',
@@ -98,8 +98,7 @@ export const apiBudgets = setting.record(
     usd: setting.number({
       minimum: 0,
       maximum: 1_000_000_000,
-      description:
-        'How much all calls to the API may cost. Models that are known to be free can be called nevertheless.',
+      description: 'How much all calls to the API may cost. Models that are known to be free can always be called.',
     }),
     period: setting.choice(['day', 'month', 'total'], {
       default: 'month',
@@ -161,11 +160,11 @@ export const exports = setting.list(
       default: '10s',
       minimum: '100ms',
       maximum: '1d',
-      description: 'How often new records are looked for.',
+      description: 'How often to look for new records.',
     }),
     content: setting.flag({
       default: false,
-      description: 'Send requests and responses, too, where they are stored.',
+      description: 'Also send requests and responses, where they are stored.',
     }),
   }),
   {

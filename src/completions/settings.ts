@@ -36,21 +36,21 @@ const target = setting.group('', {
     default: 0,
     minimum: 0,
     maximum: 1_000_000_000,
-    description: 'Requests that it may get in a minute. 0: no limit.',
+    description: 'Requests per minute that it may receive. 0: no limit.',
   }),
   tokens_per_minute: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1_000_000_000_000,
-    description: 'Tokens that it may get in a minute. 0: no limit.',
+    description: 'Tokens per minute that it may receive. 0: no limit.',
   }),
 });
 
 const TIMEOUTS = [
   ['connect', '5s', '10m', 'To connect.'],
-  ['first_byte', '10m', '1d', 'For the first byte of a whole answer, or the first event of a stream.'],
-  ['idle', '5m', '1d', 'Between two pieces of an answer.'],
-  ['total', '1h', '7d', 'For all tries and the whole answer.'],
+  ['first_byte', '10m', '1d', 'For the first byte of a whole response, or the first event of a stream.'],
+  ['idle', '5m', '1d', 'Between two pieces of a response.'],
+  ['total', '1h', '7d', 'For all attempts and the whole response.'],
 ] as const;
 
 type TimeoutName = (typeof TIMEOUTS)[number][0];
@@ -97,8 +97,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     default: '',
     env: 'COMPLETIONS_MASTER_KEY',
     reload: true,
-    description:
-      'The key that may do everything, such as issue other keys. Without any key the API is open on loopback.',
+    description: 'The key with all rights, such as issuing other keys. Without any key, the API is open on loopback.',
   }),
   allowed_origins: setting.list(setting.origin({}), {
     reload: true,
@@ -107,7 +106,8 @@ export const completionsSettings = setting.group('One chat-completion API in fro
   }),
   strict_params: setting.flag({
     default: false,
-    description: 'Refuse parameters that an upstream cannot take, instead of dropping and naming them.',
+    description:
+      'Refuse parameters that an upstream does not support, instead of dropping them and naming the dropped ones.',
   }),
   timeouts: timeouts('How long to wait for model APIs. A request may shorten it with `x-timeout-ms`.', ''),
   max_request_bytes: setting.integer({
@@ -126,7 +126,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     description:
       'Private ranges from which images and documents given by URL are fetched, for model APIs that cannot fetch them (Bedrock).',
   }),
-  alerts: setting.group('Where alerts go when 50, 80 or 100 % of a budget is spent. The log has a line in any case.', {
+  alerts: setting.group('Where to send alerts when 50, 80 or 100 % of a budget is spent. The log always gets a line.', {
     url: setting.url({
       default: '',
       schemes: ['https', 'http'],
@@ -153,7 +153,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     setting.group('', {
       dialect: setting.choice(DIALECTS, {
         default: '',
-        description: 'What it speaks. Empty: as in the built-in table, else openai.',
+        description: 'The dialect it speaks. Empty: as in the built-in table, else openai.',
       }),
       base_url: setting.url({
         schemes: ['http', 'https'],
@@ -184,13 +184,13 @@ export const completionsSettings = setting.group('One chat-completion API in fro
             default: 0,
             minimum: 0,
             maximum: 1_000_000_000,
-            description: 'Requests that it may get in a minute, for all models. 0: no limit.',
+            description: 'Requests per minute that it may receive, for all models. 0: no limit.',
           }),
           tokens_per_minute: setting.integer({
             default: 0,
             minimum: 0,
             maximum: 1_000_000_000_000,
-            description: 'Tokens that it may get in a minute, for all models. 0: no limit.',
+            description: 'Tokens per minute that it may receive, for all models. 0: no limit.',
           }),
         }),
         {
@@ -270,7 +270,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
           default: '0s',
           minimum: '0s',
           maximum: '30d',
-          description: 'How long an answer is given again to the same request of the same key. 0s: never.',
+          description: 'How long a response is reused for the same request of the same key. 0s: never.',
         }),
       }),
     }),

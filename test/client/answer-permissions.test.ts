@@ -87,10 +87,10 @@ test('a question that somebody else answers makes room for the next one', async 
   const [question] = await other.permissions.list({ sessionId: 'shared' });
   await other.permissions.answer(question?.permissionId ?? '', { decision: 'deny' });
   await shows('run second');
-  assert.match(text(), /run first\n.*\n {2}This question is not open any more\.\n\nexecute\? run second/s);
+  assert.match(text(), /run first\n.*\n {2}This question is no longer open\.\n\nexecute\? run second/s);
   await press('y');
   assert.equal(await output, 'no yes');
-  assert.equal(text().split('not open any more').length, 2, 'the own answer is not that of somebody else');
+  assert.equal(text().split('no longer open').length, 2, 'the own answer is not that of somebody else');
 });
 
 test('a question whose answer did not reach the server is shown again', async () => {

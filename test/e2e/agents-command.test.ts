@@ -50,7 +50,7 @@ test('agents installs a preset in the data directory, offers it, tries it and re
   assert.doesNotMatch(npmEnvironment, /a-secret-of-the-server/);
 
   const current = await agents('update');
-  assert.deepEqual([current.code, current.stdout], [0, 'Every installed agent has the version of this release.\n']);
+  assert.deepEqual([current.code, current.stdout], [0, 'All installed agents are up to date.\n']);
   const link = join(data, 'agent-programs/bin/claude-agent-acp');
   const old = (await readlink(link)).replace(/claude-[\d.]+/, 'claude-0.0.1');
   await rm(link);

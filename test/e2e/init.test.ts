@@ -28,7 +28,7 @@ test('DU-20: init finds keys, a model server and agents, and writes a file that 
 
   const again = await runProgram(['init', '--yes', ...data], options);
   assert.equal(again.code, 1);
-  assert.match(again.stderr, /trestle\.yaml exists already; use --force to replace it/);
+  assert.match(again.stderr, /trestle\.yaml already exists; use --force to replace it/);
   assert.equal(await readFile(join(folder, 'trestle.yaml'), 'utf8'), text);
 });
 

@@ -66,7 +66,7 @@ test('`trestle drain`: an instance hands new sessions over, closes its sockets w
   t.diagnostic(`the turn under way had ${Math.round(performance.now() - from)} ms after the sockets`);
   const { code, stdout, stderr } = await drained;
   assert.equal(code, 0, stderr);
-  assert.match(stdout, new RegExp(`^${id} has ended$`, 'm'));
+  assert.match(stdout, new RegExp(`^${id} has stopped$`, 'm'));
   await until('the process to end', () => one.child.exitCode === 0, PATIENCE_MS);
   assert.deepEqual(
     (await instancesAt(other)).map(({ address }) => address),

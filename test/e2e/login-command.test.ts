@@ -113,7 +113,7 @@ test('--team works for a team of the person who is logged in', async (t) => {
   const machine = await newMachine(t);
   const early = await machine.run('run', '--team', 'team_x', 'Hello');
   assert.equal(early.code, 2, early.stderr);
-  assert.match(early.stderr, /only someone who is logged in works for a team; log in with: trestle login/);
+  assert.match(early.stderr, /working for a team needs a login; log in with: trestle login/);
   const login = machine.inTerminal('login', server.url);
   await decide(login, true);
   assert.equal(await login.ended, 0, login.screen());
@@ -166,7 +166,7 @@ test('Ctrl-C while waiting, and a denial, store nothing', async (t) => {
   const denied = machine.inTerminal('login', server.url);
   await decide(denied, false);
   assert.equal(await denied.ended, 1, denied.screen());
-  assert.match(denied.screen(), /it was denied in the browser/);
+  assert.match(denied.screen(), /the request was denied in the browser/);
   await assert.rejects(stat(machine.file), { code: 'ENOENT' });
 });
 

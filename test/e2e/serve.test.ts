@@ -93,7 +93,7 @@ test('beside a server that does not answer, a start and commands say what they w
   first.child.kill('SIGSTOP');
   const { code, stdout } = await runProgram(['doctor', ...place]);
   assert.equal(code, 1);
-  assert.match(stdout, new RegExp(`broken +server +runs and does not answer; .*kill -9 ${first.pid}`));
+  assert.match(stdout, new RegExp(`broken +server +runs but does not respond; .*kill -9 ${first.pid}`));
   for (const words of [['serve'], ['key', 'list'], ['sessions', 'list']]) {
     const second = startPiped(t, [...words, ...place]);
     await until('the line that says what is waited for', () => second.stderr().includes('waiting for the server'));

@@ -31,7 +31,7 @@ function notesOf(
 test('DA-5: doctor warns of a proxy that trusted_proxies does not list', () => {
   assert.match(
     notesOf(PUBLIC).get('trusted_proxies') ?? '',
-    /all people seem to come from one address.*list the proxy/,
+    /everyone seems to come from one address.*list the address of the proxy/,
   );
 });
 

@@ -54,7 +54,11 @@ async function run(
 }
 
 test('config check says ok, and warns about secrets that others may read', async (t) => {
-  assert.deepEqual(await run(t, ['check']), { code: 0, out: 'ok (no file, only defaults and environment)\n', err: '' });
+  assert.deepEqual(await run(t, ['check']), {
+    code: 0,
+    out: 'ok (no file; only defaults and the environment)\n',
+    err: '',
+  });
   const { code, out, err } = await run(t, ['check'], 'bridge: { auth_token: hunter2 }\n');
   assert.equal(code, 0);
   assert.match(out, /^ok .*trestle\.yaml\n$/);

@@ -116,7 +116,7 @@ test('what a turn waits for is said once: a limit, another turn, a question', as
     saidWhile(t, view('needs_you', { permissions }), ['started'], true),
     saidWhile(t, view('running'), ['queued', 'started']),
   ]);
-  const noPlace = 'as many turns run as the limits of the server allow (trestle sessions lists them)';
+  const noPlace = 'the server is at its limit of running turns (trestle sessions lists them)';
   assert.deepEqual(unknown, [`waiting: the turn is being prepared, or ${noPlace}`]);
   assert.deepEqual(full, [`waiting: ${noPlace}`]);
   assert.deepEqual(behind, ['waiting for the turn that runs in this session']);

@@ -112,7 +112,7 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
 /** People reach a program that listens on loopback only through a proxy. */
 const UNKNOWN_PROXY = note(
   'trusted_proxies',
-  'accounts.public_url leads through a proxy, and no proxy is listed: all people seem to come from one address, so that one of them can use up the limits of all; list the proxy’s address',
+  'accounts.public_url goes through a proxy, but no proxy is listed: everyone seems to come from one address, so one person can use up the limits of all; list the address of the proxy',
 );
 
 function isLoopbackUrl(address: string): boolean {
@@ -147,7 +147,7 @@ const OPEN_TO_PAGES = note(
 function missing(name: string, exposed: boolean, insecure: boolean): Finding {
   if (!exposed) return fine(name, 'not set: open to programs on this machine only');
   if (insecure) return note(name, 'not set: open to anyone who reaches the address (--insecure)');
-  return broken(name, 'not set, and the address can be reached from other machines: the server will not start');
+  return broken(name, 'not set, but the address can be reached from other machines: the server will not start');
 }
 
 /** Agents that are offered when their name is in `agents.catalog`. */
@@ -211,7 +211,7 @@ function readOnlyFindings({ bridge }: Settings, catalog: readonly CatalogAgent[]
   const unsure = catalog.filter(({ id, place }) => place.kind === 'program' && !hasReadOnlyMode(id));
   if (unsure.length === 0) return [];
   const names = unsure.map(({ id }) => id).join(', ');
-  const text = `no read-only mode is known of ${names}: what they ask for is denied, what they do without asking is not prevented`;
+  const text = `${names}: no read-only mode is known, so requests for permission are denied, but actions without a request are not prevented`;
   return [note('permissions', text)];
 }
 
@@ -289,7 +289,7 @@ async function lookAtToken(endpoint: string, target: string, token: string): Pro
     if (response.status !== 200) return undefined;
     return 'it accepts our forward token as an ordinary one, so it ignores which node a call is for; set the same distributed.task_forward_token there';
   } catch {
-    return 'no answer in time';
+    return 'no response in time';
   }
 }
 
@@ -304,6 +304,6 @@ async function look(endpoint: string): Promise<string | undefined> {
     await response.body?.cancel();
     return response.ok ? undefined : `it answers with status ${response.status}`;
   } catch (error) {
-    return error instanceof Error && error.name === 'TimeoutError' ? 'no answer in time' : 'cannot be reached';
+    return error instanceof Error && error.name === 'TimeoutError' ? 'no response in time' : 'cannot be reached';
   }
 }

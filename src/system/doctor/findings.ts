@@ -96,7 +96,7 @@ export async function diskFinding(folder: string): Promise<Finding> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;
   const text = `${Math.floor(free / MEBIBYTE)} MiB free`;
-  if (free < TOO_LITTLE_DISK) return broken('disk', `${text} for ${folder}: nothing more can be stored soon`);
+  if (free < TOO_LITTLE_DISK) return broken('disk', `${text} for ${folder}: soon nothing more can be stored`);
   return free < SCARCE_DISK ? note('disk', `${text} for ${folder}`) : fine('disk', text);
 }
 
@@ -157,7 +157,7 @@ export async function runningServer(
     }
     const pid = parseOwner(`${files.database(name)}.pid`)?.pid;
     const end = pid === undefined ? 'end it' : `end it (kill -9 ${pid})`;
-    return { pid, finding: broken('server', `runs and does not answer; if it hangs, ${end} and start it again`) };
+    return { pid, finding: broken('server', `runs but does not respond; if it hangs, ${end} and start it again`) };
   }
   return undefined;
 }
