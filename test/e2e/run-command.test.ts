@@ -333,7 +333,7 @@ test('jobs lists, shows and cancels background work', async () => {
   });
   const again = await command('jobs', 'cancel', jobId);
   assert.equal(again.code, 1);
-  assert.match(again.stderr, /has ended: failed/);
+  assert.match(again.stderr, /has already ended: failed/);
   const unknown = await command('jobs', 'show', 'job-unknown');
   assert.match(unknown.stderr, /there is no job "job-unknown"/);
   const wrong = await command('jobs', '--status', 'lost');
