@@ -64,7 +64,11 @@ export const platformErrors = {
   METHOD_NOT_ALLOWED: { status: 405, rpc: -32600, message: 'This address accepts only {allow}.' },
   UPGRADE_REQUIRED: { status: 426, rpc: -32600, message: 'This address is for WebSockets; send an upgrade request.' },
   BODY_TOO_LARGE: { status: 413, rpc: -32600, message: 'The body is larger than {limit} bytes.' },
-  UNSUPPORTED_MEDIA_TYPE: { status: 415, rpc: -32600, message: 'Send the body as application/json in UTF-8.' },
+  UNSUPPORTED_MEDIA_TYPE: {
+    status: 415,
+    rpc: -32600,
+    message: 'Send the body as application/json in UTF-8, without a content-encoding.',
+  },
   REQUEST_TIMEOUT: { status: 408, rpc: -32600, message: 'The request took too long to arrive.' },
   HEADERS_TOO_LARGE: { status: 431, rpc: -32600, message: 'The request headers are too large.' },
   HOST_NOT_ALLOWED: {
@@ -105,7 +109,7 @@ export const platformErrors = {
   STORAGE_NOT_EMPTY: {
     status: 409,
     rpc: -32603,
-    message: 'The target database "{name}" is not empty; choose an empty one.',
+    message: 'The target database "{name}" is not empty; choose an empty one. trestle restore overwrites the data with --replace.',
   },
   SCHEMA_IN_USE: {
     status: 503,
