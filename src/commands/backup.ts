@@ -22,13 +22,13 @@ export function registerBackup(program: Command, context: CommandContext): void 
       const options = command.optsWithGlobals();
       const access = await commandAccess(options, context);
       const { backUpDatabases } = await import('../platform/database/backup/database-backup.ts');
-      const { copyableStores, dataFilesOf } = await import('../system/stores.ts');
+      const { copyableStores, existingDataFiles } = await import('../system/stores.ts');
       const { describeBackupKey } = await import('../system/data-directory.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const { PROGRAM_VERSION } = await import('../system/environment.ts');
       await using opened = new AsyncDisposableStack();
       const target = resolve(context.workingDirectory, folder);
-      const { secretKey: file } = await dataFilesOf(access);
+      const { secretKey: file } = await existingDataFiles(access);
       const passphrase = options.keyPassphraseStdin === true ? await readPassword(context) : undefined;
       const secretKey = await describeBackupKey({ file, given: access.settings.secret_key, randomness }, passphrase);
       const manifest = await backUpDatabases({

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { type Static, type TSchema, Type } from 'typebox';
 import type { accountsControlResults } from '../accounts/control-methods.ts';
 import type { runnerControlResults } from '../bridge/contract/surface.ts';
@@ -21,7 +22,16 @@ import type { DataFiles } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { prepareServiceParts, type RunningService, startServices } from './service-wiring.ts';
 import type { ServiceName } from './settings.ts';
-import { dataFilesOf, openStores, type StoreAccessOptions, sayWhenSlow, throughServer, waitText } from './stores.ts';
+import {
+  dataFilesOf,
+  existingDataFiles,
+  openStores,
+  placesOf,
+  type StoreAccessOptions,
+  sayWhenSlow,
+  throughServer,
+  waitText,
+} from './stores.ts';
 
 interface ServeControlsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   /** Where the server listens; empty until it does. */
@@ -85,8 +95,8 @@ export interface ServerAccess {
 /** The server that runs on this data directory; undefined when none does. A server that is starting is waited for. */
 export async function findServer(options: StoreAccessOptions): Promise<ServerAccess | undefined> {
   const { settings } = options;
-  if (settings.database.url !== '') return undefined;
-  const files = await dataFilesOf(options);
+  const files = placesOf(options);
+  if (settings.database.url !== '' || !existsSync(files.folder)) return undefined;
   const asked = askForAccess(files.controlSocket('bridge')).catch((error) => throwSilent(error, files, 'bridge'));
   return sayWhenSlow(asked, () => options.say?.(waitText(files, ['bridge'])));
 }
@@ -124,6 +134,8 @@ interface CallControlOptions extends StoreAccessOptions {
 }
 
 const TIMEOUT_MS = 60_000;
+/** What may be the first call on a new data directory; the others need data. */
+const MAKES_DATA = /\.create$|^(?:models|nodes)\./;
 
 /** The schemas of what the methods for commands return. */
 interface ControlSchemas {
@@ -148,7 +160,7 @@ export async function callControl<Name extends ServiceName, Method extends Contr
   method: Method,
   params: Readonly<Record<string, unknown>>,
 ): Promise<ControlResult<Name, Method>> {
-  const files = await dataFilesOf(options);
+  const files = await (MAKES_DATA.test(method) ? dataFilesOf(options) : existingDataFiles(options));
   const askServer = async () =>
     options.settings.database.url === ''
       ? callControlSocket(files.controlSocket(name), method, params, TIMEOUT_MS)

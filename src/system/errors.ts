@@ -7,6 +7,10 @@ export const systemErrors = {
     status: 500,
     message: 'The data directory {folder} cannot be used ({reason}); choose another with --data-dir.',
   },
+  NO_DATA: {
+    status: 404,
+    message: 'There is no Trestle data in {folder}; check --data-dir, or start the server once (trestle serve).',
+  },
   ALREADY_RUNNING: {
     status: 500,
     message:

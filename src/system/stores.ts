@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { accountsMigrations } from '../accounts/storage/accounts-migrations.ts';
 import type { AccountsSchema } from '../accounts/storage/accounts-schema.ts';
 import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
@@ -17,7 +18,7 @@ import type { FigureSource } from '../platform/http/http-metrics.ts';
 import { checkAddress, refusalToListen } from '../platform/http/listen-address.ts';
 import { createSharedBuckets, createStoreWatch, type SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
-import { type DataFiles, prepareDataDirectory } from './data-directory.ts';
+import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
 import { dataDirectory, listenAddress, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
 
 /** What each service stores. */
@@ -200,8 +201,28 @@ type CopyableDatabase = Pick<Database, 'name' | 'engine' | 'backupTo'>;
 const STATUS_TIMEOUT_MS = 5000;
 const BACKUP_TIMEOUT_MS = 6 * 60 * 60 * 1000;
 
-export function dataFilesOf({ settings, environment, homeDirectory }: StoreAccessOptions): Promise<DataFiles> {
-  return prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
+export function dataFilesOf(options: StoreAccessOptions): Promise<DataFiles> {
+  return prepareDataDirectory(placesOf(options).folder);
+}
+
+/** The same for what needs data. Throws NO_DATA: a mistyped folder must not become an empty installation. */
+export async function existingDataFiles(options: StoreAccessOptions): Promise<DataFiles> {
+  const { folder } = placesOf(options);
+  if (options.settings.database.url === '' && !existsSync(folder)) throw new AppError('NO_DATA', { folder });
+  return dataFilesOf(options);
+}
+
+/** The same for what copies data, which is nothing where no server and no command has made a database yet. */
+async function copyableDataFiles(options: StoreAccessOptions): Promise<DataFiles> {
+  const { folder, database } = placesOf(options);
+  const isThere = options.settings.database.url !== '' || SERVICE_NAMES.some((name) => existsSync(database(name)));
+  if (!isThere) throw new AppError('NO_DATA', { folder });
+  return dataFilesOf(options);
+}
+
+/** Where the data lies, whether it is there or not. */
+export function placesOf({ settings, environment, homeDirectory }: StoreAccessOptions): DataFiles {
+  return dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
 }
 
 /** Opens all databases for a command that works while no server runs: a running one is refused, with its process id. */
@@ -209,7 +230,7 @@ export async function openStoresAlone(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
 ): Promise<readonly AnyDatabase[]> {
-  const files = await dataFilesOf(options);
+  const files = await copyableDataFiles(options);
   return opened.use(await openStores({ ...options, names: SERVICE_NAMES, files, owner: 'command' })).all;
 }
 
@@ -218,7 +239,7 @@ export async function copyableStores(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
 ): Promise<readonly CopyableDatabase[]> {
-  const files = await dataFilesOf(options);
+  const files = await copyableDataFiles(options);
   const stores: CopyableDatabase[] = [];
   for (const name of SERVICE_NAMES) {
     const location = storeLocation(options.settings.database, files, name);

@@ -160,3 +160,19 @@ test('DB-1: doctor warns of a workspace root that contains the data directory', 
   const fine = await runProgram(args, environment(join(folder, 'b')));
   assert.doesNotMatch(fine.stdout, /contains the data directory/);
 });
+
+test('commands that need data refuse a folder without any, and create nothing there', async (t) => {
+  const folder = join(await temporaryFolder(t), 'mistyped');
+  const target = join(await temporaryFolder(t), 'copy');
+  for (const command of [
+    ['key', 'list'],
+    ['user', 'list'],
+    ['key', 'revoke', 'x'],
+    ['backup', target],
+  ]) {
+    const { code, stdout, stderr } = await runProgram([...command, '--data-dir', folder]);
+    assert.deepEqual([code, stdout], [1, ''], command.join(' '));
+    assert.match(stderr, new RegExp(`There is no Trestle data in ${folder}; check --data-dir`), command.join(' '));
+  }
+  assert.deepEqual([existsSync(folder), existsSync(target)], [false, false]);
+});
