@@ -150,10 +150,15 @@ test('all words of a request are visited, and nothing else', () => {
 });
 
 test('time grows with the length of a text, whatever it is made of', async () => {
+  /** The fastest of three: other work on the machine makes one of them slow, and none fast. */
   const took = async (text: string) => {
-    const start = performance.now();
-    await mask(text);
-    return performance.now() - start;
+    const times: number[] = [];
+    for (let count = 0; count < 3; count += 1) {
+      const start = performance.now();
+      await mask(text);
+      times.push(performance.now() - start);
+    }
+    return Math.min(...times);
   };
   for (const unit of ['a', '1', '1 ', 'a@', 'a.', 'DE89 ', '-----BEGIN PRIVATE KEY-----', '+1', 'eyJ', 'sk-', '(5']) {
     const [short, long] = [unit.repeat(20_000 / unit.length), unit.repeat(160_000 / unit.length)];
