@@ -185,7 +185,7 @@ test('with --workers, too, a taken port or a missing credential is one line, and
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
   const cases = [
-    { listen: `127.0.0.1:${port}`, exit: 1, text: `Port ${port} of 127.0.0.1 is in use by node` },
+    { listen: `127.0.0.1:${port}`, exit: 1, text: `Port ${port} on 127.0.0.1 is in use by node` },
     { listen: '0.0.0.0:0', exit: 78, text: 'set BRIDGE_AUTH_TOKEN and COMPLETIONS_MASTER_KEY, listen on 127.0.0.1' },
   ];
   for (const { listen, exit, text } of cases) {
