@@ -40,6 +40,14 @@ test('a run of accounts in which everything held has no violations', () => {
   assert.deepEqual(checkAccounts([...begun, ...locked, refusedLogin(300, 'p1')], stored, 0), []);
 });
 
+test('a session that is being ended counts until its end is acknowledged, and no longer', () => {
+  const ending = { ...at(500, { kind: 'end', by: 'r1' }), endedAt: 520 } as AccountEvent;
+  const refused = at(501, { kind: 'refresh', used: 'r1', code: 'INVALID_REFRESH_TOKEN' }, 'fail');
+  assert.deepEqual(checkAccounts([...begun, ending, refused, checked(510, 'r1')], stored, 0), []);
+  const [violation] = checkAccounts([...begun, ending, refused, checked(530, 'r1')], stored, 0);
+  assert.match(violation ?? '', /had ended at 520/);
+});
+
 test('each thing that must not happen to people and their sessions is found', () => {
   const ended = at(500, { kind: 'end', by: 'r1' });
   const others = at(500, { kind: 'end-others', by: 'r9' });

@@ -71,7 +71,7 @@ function noteEnds(calls: readonly AccountEvent[], sessions: ReadonlyMap<string, 
     };
     if (call.kind === 'refresh' && call.outcome !== 'ok') {
       const session = sessions.get(call.used);
-      if (session !== undefined) end(session, call.code === 'INVALID_REFRESH_TOKEN');
+      if (session !== undefined) end(session, call.code === 'INVALID_REFRESH_TOKEN' && !isBeingEnded(call, calls));
     }
     if (call.kind === 'end' && call.outcome !== 'fail') {
       const session = sessions.get(call.by);
@@ -80,6 +80,21 @@ function noteEnds(calls: readonly AccountEvent[], sessions: ReadonlyMap<string, 
     if (call.kind === 'end-others' && call.outcome !== 'fail') endAll(sessions.get(call.by));
     if (call.kind === 'password' && call.outcome !== 'fail') endAll(sessions.get(call.refresh ?? ''));
   }
+}
+
+/**
+ * Whether another call was ending sessions of the same person when a refresh was refused. Its end counts for session tokens
+ * when it is acknowledged: until then a session in memory may still be answered, though the store has no refresh token for it.
+ */
+function isBeingEnded(refused: AccountEvent, calls: readonly AccountEvent[]): boolean {
+  return calls.some(
+    ({ kind, email, outcome, startedAt, endedAt }) =>
+      ['end', 'end-others', 'password'].includes(kind) &&
+      email === refused.email &&
+      outcome !== 'fail' &&
+      startedAt <= refused.endedAt &&
+      endedAt > refused.endedAt,
+  );
 }
 
 /** Whether its client had the answer that opened it by then. */
