@@ -280,7 +280,9 @@ async function openBusy(scope: Scope) {
   const opened = await openPage(scope, `${program.url}/console/new?prompt=${encodeURIComponent(WORDS)}`);
   const { page } = opened;
   await page.getByRole('button', { name: 'Start' }).click();
-  await page.waitForURL(/\/console\/sessions\//);
+  await page.waitForURL(/\/console\/sessions\//).catch(async (error: unknown) => {
+    throw new Error(`the session was not opened: ${await page.locator('body').innerText()}`, { cause: error });
+  });
   return { ...opened, log: page.getByRole('log') };
 }
 
