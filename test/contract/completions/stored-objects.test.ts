@@ -237,11 +237,15 @@ test('a line of a batch asks for nothing that a request may not ask for', async 
     [line('lab/small'), 403, /may not use the model "lab\/small"/],
     [line('cheap') + line('lab/small'), 400, /all lines must name one model; the first names "cheap"/],
     [line('cheap') + line('cheap', { input: 'x' }, '/v1/responses'), 400, /all lines must have one url/],
-    [line('cheap', { previous_response_id: 'resp_1' }, '/v1/responses'), 400, /previous_response_id needs something/],
+    [
+      line('cheap', { previous_response_id: 'resp_1' }, '/v1/responses'),
+      400,
+      /previous_response_id refers to content stored at a model API/,
+    ],
     [
       line('cheap', { messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: 'file-of-others' } }] }] }),
       400,
-      /file_id needs something/,
+      /file_id refers to content stored at a model API/,
     ],
     [line('cheap', { messages: 'Hello' }), 400, /its body has no messages/],
     [line('cheap', { messages: [{ role: 'user', content: 7 }] }), 400, /neither text nor a list of parts/],

@@ -111,7 +111,7 @@ test('O-09: a port in use is one line that names the port and who holds it', asy
   const { code, message } = describeError(platformErrors, error);
   assert.equal(code, 'PORT_IN_USE');
   const owner = process.platform === 'linux' ? ` by node \\S+ \\(pid ${process.pid}\\)` : '';
-  assert.match(message, new RegExp(`^Port ${port} of 127\\.0\\.0\\.1 is in use${owner};`));
+  assert.match(message, new RegExp(`^Port ${port} on 127\\.0\\.0\\.1 is in use${owner};`));
 });
 
 test('an address that this machine does not have is named', async (t) => {
