@@ -109,7 +109,8 @@ export const platformErrors = {
   STORAGE_NOT_EMPTY: {
     status: 409,
     rpc: -32603,
-    message: 'The target database "{name}" is not empty; choose an empty one. trestle restore overwrites the data with --replace.',
+    message:
+      'The target database "{name}" is not empty; choose an empty one. trestle restore overwrites the data with --replace.',
   },
   SCHEMA_IN_USE: {
     status: 503,
