@@ -111,7 +111,7 @@ test('the plan of a person opens the bridge, limits running turns and jobs, and 
   const refused = answers.filter(({ body }) => body.error !== undefined);
   assert.equal(refused.length, 2, 'three jobs wait or run, also of those that come together');
   assert.equal(refused[0]?.body.error.data.code, 'TOO_MANY_JOBS');
-  assert.match(refused[0]?.body.error.message, /^The plan worker allows 3 jobs/);
+  assert.match(refused[0]?.body.error.message, /^The plan worker allows 3 waiting or running jobs/);
 
   const socket = await openSocket(headers);
   await setPlan(worker.id, 'poor');

@@ -181,7 +181,7 @@ for (const engine of engines) {
       assert.equal(codeOf(await submit(ann.token, {})), 'ok');
       for (const more of [{}, { team }]) {
         const { body } = await submit(ann.token, more);
-        assert.match(body.error.message, /The plan few allows 2 jobs/);
+        assert.match(body.error.message, /The plan few allows 2 waiting or running jobs/);
       }
       assert.equal(codeOf(await submit(bob.token, { team })), 'ok');
       await world.pause(ann.id);
@@ -190,7 +190,10 @@ for (const engine of engines) {
       const { ann: cid, bob: dan, team: small } = await newMates('maker', { plan: 'few' });
       assert.equal(codeOf(await submit(cid.token, { team: small })), 'ok');
       assert.equal(codeOf(await submit(dan.token, { team: small })), 'ok');
-      assert.match((await submit(cid.token, { team: small })).body.error.message, /The team Team \d+ allows 2 jobs/);
+      assert.match(
+        (await submit(cid.token, { team: small })).body.error.message,
+        /The team Team \d+ allows 2 waiting or running jobs/,
+      );
       assert.equal(codeOf(await submit(cid.token, {})), 'ok');
       const running = async () =>
         ((await world.rpc('app.jobs.list', bearer(dan.token), { team: small })).body.result.jobs as Json[]).filter(
