@@ -50,6 +50,7 @@ const errors = { ...platformErrors, ...systemErrors };
 const CONFIGURATION_CODES: ReadonlySet<string> = new Set([
   'LISTEN_REFUSED',
   'DATA_DIRECTORY_UNUSABLE',
+  'NO_DATA',
   'SECRET_KEY_INVALID',
   'SECRET_KEY_MISSING',
   'SECRET_KEY_MISMATCH',

@@ -171,7 +171,7 @@ test('commands that need data refuse a folder without any, and create nothing th
     ['backup', target],
   ]) {
     const { code, stdout, stderr } = await runProgram([...command, '--data-dir', folder]);
-    assert.deepEqual([code, stdout], [1, ''], command.join(' '));
+    assert.deepEqual([code, stdout], [78, ''], command.join(' '));
     assert.match(stderr, new RegExp(`There is no Trestle data in ${folder}; check --data-dir`), command.join(' '));
   }
   assert.deepEqual([existsSync(folder), existsSync(target)], [false, false]);
