@@ -2,6 +2,7 @@ import { buildProgram } from '../../src/commands/program.ts';
 import { configurationDocument } from '../../src/system/configuration-document.ts';
 import { commandReference } from './command-reference.ts';
 import { errorReference } from './error-reference.ts';
+import { evidenceReference } from './evidence-reference.ts';
 import { modelReference } from './model-reference.ts';
 
 interface WrittenDocument {
@@ -14,6 +15,7 @@ export const documents: readonly WrittenDocument[] = [
   { path: 'docs/command-line.md', make: commandPage },
   { path: 'docs/configuration.md', make: configurationDocument },
   { path: 'docs/errors.md', make: errorReference },
+  { path: 'docs/evidence.md', make: evidenceReference },
   { path: 'docs/models.md', make: modelReference },
 ];
 
