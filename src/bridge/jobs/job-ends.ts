@@ -11,7 +11,7 @@ import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobReportStore } from '../storage/job-report-store.ts';
 import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
-import { endingOfOutcome, type JobEnding, requestOf, retryTime, STOPPED } from './job-record.ts';
+import { endingOfTurn, type JobEnding, requestOf, retryTime, STOPPED } from './job-record.ts';
 
 /** Writes down how jobs end: the one place from which a job becomes completed or failed. */
 export interface JobEnds {
@@ -87,8 +87,8 @@ const PAGE = 100;
 export async function settleAbandoned(parts: AbandonmentParts, given?: readonly JobRow[]): Promise<number> {
   const { store, search, ends, instance, clock } = parts;
   async function settleOne(job: JobRow): Promise<boolean> {
-    const outcome = await search.endedTurn(job);
-    const ending = outcome === undefined ? STOPPED.interrupted : endingOfOutcome(outcome, job.stop_requested === 1);
+    const turn = await search.endedTurn(job);
+    const ending = turn === undefined ? STOPPED.interrupted : endingOfTurn(job, turn);
     if (ending.errorCode === STOPPED.interrupted.errorCode && job.retry_on_restart === 1) return store.requeue(job);
     const retryAt = retryTime(job, ending, clock.now());
     return retryAt === undefined ? ends.end(job, ending) : ends.retry(job, retryAt);

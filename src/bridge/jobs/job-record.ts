@@ -4,6 +4,7 @@ import type { SessionResult, TurnParams } from '../contract/session.ts';
 import { bridgeErrors } from '../errors.ts';
 import { answerOf } from '../sessions/turn-outcome.ts';
 import type { DeliveryAttemptRow, JobRow } from '../storage/bridge-schema.ts';
+import type { EndedTurn } from '../storage/job-search-store.ts';
 
 /** What is stored of a submit besides the columns that something is looked up by. */
 export interface JobRequest
@@ -136,10 +137,16 @@ export function endingOf(result: SessionResult, wasCancelled: boolean): JobEndin
   return { ...rest, status: 'failed', error, errorCode: result.code ?? 'AGENT_FAILED' };
 }
 
-/** The same for a turn as it is stored. */
-export function endingOfOutcome(outcome: string, wasCancelled: boolean): JobEnding {
+/**
+ * The same for a turn as it is stored. A job whose time is up cancels its turn, so a turn that was cancelled after the
+ * deadline means a timeout, unless the job itself was cancelled.
+ */
+export function endingOfTurn(job: JobRow, { outcome, endedAt }: EndedTurn): JobEnding {
+  const wasCancelled = job.stop_requested === 1;
   try {
-    return endingOf(JSON.parse(answerOf(outcome).text) as SessionResult, wasCancelled);
+    const result = JSON.parse(answerOf(outcome).text) as SessionResult;
+    const isTooLate = result.status === 'cancelled' && !wasCancelled && endedAt >= job.deadline_at;
+    return isTooLate ? STOPPED.timeout : endingOf(result, wasCancelled);
   } catch (error) {
     return endingOfError(error, wasCancelled);
   }

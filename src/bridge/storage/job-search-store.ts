@@ -25,8 +25,13 @@ export interface JobSearchStore {
   hasWork(before: number): Promise<boolean>;
   /** Running jobs of bridges that are on the list no more. */
   abandoned(own: string, limit: number): Promise<readonly JobRow[]>;
-  /** The outcome of the turn in which the job ran last; undefined when that has not ended, or none was begun. */
-  endedTurn(job: JobRow): Promise<string | undefined>;
+  /** Returns how and when the turn ended in which the job ran last; undefined if it has not ended, or none was begun. */
+  endedTurn(job: JobRow): Promise<EndedTurn | undefined>;
+}
+
+export interface EndedTurn {
+  readonly outcome: string;
+  readonly endedAt: number;
 }
 
 export type WaitingJobs = Pick<JobRow, 'owner' | 'provider_id'>;
@@ -181,7 +186,9 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       if (since === null) return undefined;
       const turn = endedTurn({ owner, sessionId, since, requestId: JSON.stringify(id) });
       const [last] = await database.readKeyed(turn);
-      return last === undefined || last.ended_at === null ? undefined : last.outcome;
+      return last === undefined || last.ended_at === null
+        ? undefined
+        : { outcome: last.outcome, endedAt: last.ended_at };
     },
   };
 }

@@ -131,13 +131,16 @@ function noting(refused: ReadonlySet<string> = new Set()) {
   return { seen, ends, requeue: (job: JobRow) => note(job, 'requeued') };
 }
 
+const TURN_ENDED_AT = 5000;
+
 /** Turns that have ended, by the id of their job. */
 async function settle(jobs: readonly JobRow[], turns: Readonly<Record<string, object>> = {}) {
   const clock = createFakeClock();
   const { seen, ends, requeue } = noting();
   const search = {
     abandoned: async () => jobs,
-    endedTurn: async ({ id }: JobRow) => (turns[id] === undefined ? undefined : JSON.stringify(turns[id])),
+    endedTurn: async ({ id }: JobRow) =>
+      turns[id] === undefined ? undefined : { outcome: JSON.stringify(turns[id]), endedAt: TURN_ENDED_AT },
   };
   const settled = await settleAbandoned({ store: { requeue }, search, ends, instance: 'own', clock });
   return { seen, settled, now: clock.now() };
@@ -173,6 +176,22 @@ test('a job whose turn had ended before its bridge was gone ends as the turn did
     `exited again ${now + 5000}`,
     'spent AGENT_EXITED',
   ]);
+});
+
+test('a job whose turn was cancelled because its time was up ends as timed out', async () => {
+  const turn = {
+    resolvedProviderId: 'one',
+    resolvedGatewayProviderId: '',
+    status: 'cancelled',
+    code: 'TURN_CANCELLED',
+  };
+  const jobs = [
+    waitingJob({ id: 'late', deadline_at: TURN_ENDED_AT }),
+    waitingJob({ id: 'early', deadline_at: TURN_ENDED_AT + 1 }),
+    waitingJob({ id: 'stopped', deadline_at: TURN_ENDED_AT, stop_requested: 1 }),
+  ];
+  const { seen } = await settle(jobs, { late: turn, early: turn, stopped: turn });
+  assert.deepEqual(seen, ['late JOB_TIMEOUT', 'early JOB_CANCELLED', 'stopped JOB_CANCELLED']);
 });
 
 test('jobs that were left behind are settled page by page, and those of others do not hold it up', async () => {

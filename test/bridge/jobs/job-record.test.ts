@@ -4,7 +4,7 @@ import type { SessionResult } from '../../../src/bridge/contract/session.ts';
 import {
   endingOf,
   endingOfError,
-  endingOfOutcome,
+  endingOfTurn,
   isPutOff,
   type JobEnding,
   retryTime,
@@ -111,6 +111,7 @@ test('a turn that could not be run ends its job with an error of ours, unless th
   assert.equal(inner.status, 'failed');
   assert.ok(!JSON.stringify(inner).includes('secret detail'));
   assert.equal(endingOfError(new Error('x'), true).errorCode, 'JOB_CANCELLED');
-  assert.equal(endingOfOutcome('not an outcome', false).status, 'failed');
-  assert.equal(endingOfOutcome('not an outcome', true).errorCode, 'JOB_CANCELLED');
+  const unreadable = { outcome: 'not an outcome', endedAt: 0 };
+  assert.equal(endingOfTurn(waitingJob(), unreadable).status, 'failed');
+  assert.equal(endingOfTurn(waitingJob({ stop_requested: 1 }), unreadable).errorCode, 'JOB_CANCELLED');
 });
