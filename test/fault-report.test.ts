@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { figuresTable, withSuiteRun } from './faults/fault-report.ts';
-import { countFigure, longestFigure, neverFigure } from './faults/fault-suite.ts';
+import { countFigure, longestFigure, neverFigure, untried, workFigure } from './faults/fault-suite.ts';
 
 const BENCH = '# Measurements\n\nWhat comes first.\n\n## platform\n\n| a |\n';
 const run = (suite: string, count: number) => ({
@@ -25,6 +25,14 @@ test('a goal that was missed is printed as missed, and a count without a goal as
     '| ready | 10 ms | ≤ 10 ms | met |',
     '',
   ]);
+});
+
+test('a run in which nothing was done fails, also if nothing broke', () => {
+  assert.deepEqual(untried([workFigure('calls answered', 1), countFigure('refused', 0), neverFigure('lost', 0)]), []);
+  assert.deepEqual(untried([workFigure('calls answered', 0), neverFigure('lost', 0)]), [
+    'calls answered: 0, so nothing was tried',
+  ]);
+  assert.equal(workFigure('calls answered', 0).met, false);
 });
 
 test('the first run of a suite stands below everything else, with its command, day and commit', () => {

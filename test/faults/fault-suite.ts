@@ -14,6 +14,8 @@ export interface FaultFigure {
   /** Empty for what is only told. */
   readonly goal: string;
   readonly met: boolean;
+  /** Nothing was done: what did not break was not tried either, and the run fails. */
+  readonly isEmpty?: boolean;
 }
 
 export interface FaultReport {
@@ -30,6 +32,18 @@ export type FaultSuite = (options: FaultOptions) => Promise<FaultReport>;
 /** How much there was of something, without a goal. */
 export function countFigure(name: string, count: number): FaultFigure {
   return { name, value: count.toLocaleString('en'), goal: '', met: true };
+}
+
+/** How much was done that the run is about: with none, nothing was tried. */
+export function workFigure(name: string, count: number): FaultFigure {
+  return { name, value: count.toLocaleString('en'), goal: '> 0', met: count > 0, isEmpty: count === 0 };
+}
+
+/** Violations of a run in which something was never done: nothing can break that was not tried. */
+export function untried(figures: readonly FaultFigure[]): string[] {
+  return figures.flatMap(({ name, value, isEmpty = false }) =>
+    isEmpty ? [`${name}: ${value}, so nothing was tried`] : [],
+  );
 }
 
 /** How often something happened that must not happen. */

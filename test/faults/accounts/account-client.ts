@@ -33,7 +33,7 @@ export async function ask(url: string, method: string, path: string, { body, tok
     });
     const text = await response.text();
     const outcome = response.ok ? 'ok' : response.status < 500 ? 'fail' : 'unknown';
-    const answer = outcome === 'ok' && text !== '' ? (JSON.parse(text) as Readonly<Record<string, unknown>>) : {};
+    const answer = outcome !== 'unknown' && text !== '' ? (JSON.parse(text) as Readonly<Record<string, unknown>>) : {};
     return { startedAt, endedAt: Date.now(), outcome, body: answer };
   } catch {
     return { startedAt, endedAt: Date.now(), outcome: 'unknown', body: {} };

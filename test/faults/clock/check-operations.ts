@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 export type Outcome = 'ok' | 'fail' | 'unknown';
 
@@ -44,8 +44,8 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
   const replays = operations.flatMap((one) => (one.kind === 'refresh' && one.sinceUseMs > REPLAY_MS ? [one] : []));
   const countOf = (kind: Operation['kind']) => operations.filter((one) => one.kind === kind).length;
   return [
-    countFigure('jumps of the clock', countOf('jump')),
-    countFigure('jobs', jobs.length),
+    workFigure('jumps of the clock', countOf('jump')),
+    workFigure('jobs', jobs.length),
     longestFigure(
       'a job that timed out too early, by at most',
       timedOut.map(({ ms, timeoutMs }) => timeoutMs - ms),
@@ -56,9 +56,9 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
       jobs.map(({ ms, timeoutMs }) => ms - timeoutMs),
       MAX_LATE_MS,
     ),
-    countFigure('codes of the second factor that were tried', countOf('code')),
+    workFigure('codes of the second factor that were tried', countOf('code')),
     neverFigure('of those accepted again', checkCodes(operations).length),
-    countFigure('refresh tokens that were sent again too late', replays.length),
+    workFigure('refresh tokens that were sent again too late', replays.length),
     neverFigure('of those answered', replays.filter(({ outcome }) => outcome === 'ok').length),
     neverFigure('exits of the program', countOf('exit')),
   ];

@@ -59,20 +59,19 @@ export const clockFaults: FaultSuite = async ({ cycles, seed, say }) => {
     });
     for (let cycle = 1; cycle <= cycles && program.child.exitCode === null; cycle += 1) {
       const { name, shifts, everyMs } = JUMPS[(cycle - 1) % JUMPS.length] as Jump;
-      const jobs = followJobs(program.url, `cycle ${cycle}, ${name}`, log.note);
-      const person = await followPerson({
-        url: program.url,
-        name: `p${seed}x${cycle}`,
-        note: log.note,
-        shift: () => shiftMs,
-      });
-      await sleep(random() * MAX_LAG_MS);
-      for (const shift of shifts) {
-        await setClock(shift);
-        await person.afterJump();
-        await sleep(shift === shifts.at(-1) ? 0 : everyMs);
-      }
-      await Promise.all([jobs, person.afterReplayTime()]);
+      const jump = async () => {
+        const id = `p${seed}x${cycle}`;
+        const person = await followPerson({ url: program.url, name: id, note: log.note, shift: () => shiftMs });
+        await sleep(random() * MAX_LAG_MS);
+        for (const shift of shifts) {
+          await setClock(shift);
+          await person.afterJump();
+          await sleep(shift === shifts.at(-1) ? 0 : everyMs);
+        }
+        await person.afterReplayTime();
+        return person;
+      };
+      const [, person] = await Promise.all([followJobs(program.url, `cycle ${cycle}, ${name}`, log.note), jump()]);
       const health = await fetch(`${program.url}/healthz`).catch(() => undefined);
       log.note({ kind: 'health', outcome: health?.ok === true ? 'ok' : 'fail' });
       await setClock(0);
@@ -95,6 +94,6 @@ function configuration(): object {
     bridge: { sandbox: 'off' },
     agents: { catalog: ['scripted'], default: 'scripted', custom: [agent] },
     jobs: { max_running: RUNNING },
-    accounts: { require_verification: false },
+    accounts: { registration: 'open', require_verification: false },
   };
 }

@@ -36,7 +36,7 @@ export async function followPerson({ url, name, note, shift }: PersonOptions): P
   };
   const must = async (...[method, path, body, token]: Parameters<typeof send>) => {
     const answer = await send(method, path, body, token);
-    if (answer.outcome !== 'ok') throw new Error(`${path} did not work for ${email}`);
+    if (answer.outcome !== 'ok') throw new Error(`${path} did not work for ${email}: ${JSON.stringify(answer.body)}`);
     return answer.body;
   };
 

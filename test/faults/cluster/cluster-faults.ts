@@ -10,6 +10,7 @@ import {
   longestFigure,
   neverFigure,
   seededRandom,
+  workFigure,
 } from '../fault-suite.ts';
 import { type Amounts, beginLoad, type ClusterLoad, PATIENCE_MS } from './cluster-load.ts';
 import { checkTurn, type FollowedTurn, type Pace, readTurn } from './followed-turn.ts';
@@ -207,12 +208,12 @@ export const clusterFaults: FaultSuite = async ({ cycles, seed, load = USUAL_LOA
     violations,
     figures: [
       countFigure('instances', instances),
-      countFigure('turns', turnsSeen),
+      workFigure('turns', turnsSeen),
       countFigure('turns that ended with their instance', interrupted),
       countFigure('calls for turns that were made again', repeats),
-      countFigure('jobs', jobsSeen),
+      workFigure('jobs', jobsSeen),
       countFigure('jobs that failed, as their turns did', failedJobs),
-      countFigure('streamed answers', answersSeen),
+      workFigure('streamed answers', answersSeen),
       countFigure('streamed answers that broke off', broken),
       ...KINDS.map((kind) => leastFigure(`${kind} running at each fault, at least`, atLeast[kind], amounts[kind])),
       ...FAULTS.slice(1).map((fault) => countFigure(`cycles: ${fault}`, counts[fault])),

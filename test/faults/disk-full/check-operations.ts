@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 import {
   type CheckedStore,
   checkOperations as checkJobs,
@@ -59,7 +59,7 @@ export function figuresOf(cycles: readonly { operations: readonly Operation[]; s
   const looks = times.flatMap((time) => time.looks);
   const recovered = times.flatMap(({ recoveredMs }) => (recoveredMs === undefined ? [] : [recoveredMs]));
   return [
-    countFigure('times that the disk was full', times.length),
+    workFigure('times that the disk was full', times.length),
     ...submitFigures(operations.filter(isJobOperation), jobs),
     countFigure('reads and checks of health on a full disk', looks.length),
     neverFigure('of those without success', looks.filter(({ outcome }) => outcome !== 'ok').length),

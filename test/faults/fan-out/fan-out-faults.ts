@@ -6,7 +6,14 @@ import { createScope } from '../../kit/create-scope.ts';
 import { until } from '../../kit/until.ts';
 import { beginTurn, type Pace, readTurn } from '../cluster/followed-turn.ts';
 import { startInstances } from '../cluster/instances.ts';
-import { countFigure, type FaultReport, type FaultSuite, longestFigure, neverFigure } from '../fault-suite.ts';
+import {
+  countFigure,
+  type FaultReport,
+  type FaultSuite,
+  longestFigure,
+  neverFigure,
+  workFigure,
+} from '../fault-suite.ts';
 import { inBatches } from '../in-batches.ts';
 import { mostOpenFiles } from '../sockets/many-sockets.ts';
 import type { FollowersAnswer, FollowersWork } from './follower-client.ts';
@@ -94,10 +101,10 @@ export const fanOutFaults: FaultSuite = async ({ cycles, load = USUAL_SOCKETS, s
   return {
     violations: violations.slice(0, SHOWN_AT_MOST),
     figures: [
-      countFigure('sockets that followed', followed),
+      workFigure('sockets that followed', followed),
       countFigure('sessions whose instance was killed', cycles * sessions),
       countFigure('connections that were opened again', again),
-      countFigure('updates that followers got', updates),
+      workFigure('updates that followers got', updates),
       longestFigure('from kill to the first stored end', foundMs, FOUND_MS),
       longestFigure('from kill to the last stored end', settledMs),
       neverFigure('violations', violations.length),

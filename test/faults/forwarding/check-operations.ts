@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** A turn that a client asked the first node for, and what it was told. */
 export interface TurnOperation {
@@ -60,7 +60,7 @@ export function figuresOf(
   const spread = sessions.filter((turns) => new Set(turns.map(({ node }) => node)).size > 1);
   const answered = operations.filter(({ outcome }) => outcome === 'ok');
   return [
-    countFigure('turns answered', answered.length),
+    workFigure('turns answered', answered.length),
     countFigure('turns told not started', count('not_started')),
     countFigure('turns refused', count('refused')),
     countFigure('turns of unknown outcome', count('unknown')),

@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** A submit: acknowledged, refused, or with an answer that never came. Times are of the monotonic clock. */
 export interface SubmitOperation {
@@ -78,7 +78,7 @@ export function figuresOf(operations: readonly Operation[], { jobs }: CheckedSto
   const least = kills * ACKNOWLEDGED_PER_KILL;
   const acknowledged = operations.filter((one) => one.kind === 'submit' && one.outcome === 'ok').length;
   return [
-    countFigure('kills under load', kills),
+    workFigure('kills under load', kills),
     {
       name: 'acknowledged for each kill',
       value: `${Math.round(acknowledged / Math.max(1, kills))}`,
@@ -97,7 +97,7 @@ export function submitFigures(operations: readonly Operation[], jobs: readonly S
   const withOutcome = (wanted: SubmitOperation['outcome']) => submits.filter(({ outcome }) => outcome === wanted);
   const stored = new Set(jobs.map(({ jobId }) => jobId));
   return [
-    countFigure('submits acknowledged', withOutcome('ok').length),
+    workFigure('submits acknowledged', withOutcome('ok').length),
     countFigure('submits refused', withOutcome('fail').length),
     countFigure('submits without an answer', withOutcome('unknown').length),
     neverFigure('acknowledged jobs lost', withOutcome('ok').filter(({ jobId = '' }) => !stored.has(jobId)).length),

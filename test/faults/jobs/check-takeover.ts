@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 import {
   type CheckedStore,
   checkOperations as checkJobs,
@@ -47,7 +47,7 @@ export function takeoverFigures(operations: readonly Operation[], store: SharedS
   });
   const sessions = Map.groupBy(store.turns, ({ session }) => session);
   return [
-    countFigure('bridges killed, of three', kills.size),
+    workFigure('bridges killed, of three', kills.size),
     ...submitFigures(operations.filter(isJobOperation), store.jobs),
     countFigure('turns that died with their bridge', taken.length),
     longestFigure('settled by another bridge after at most', taken, TAKEOVER_MS),

@@ -8,7 +8,7 @@ import { startPostgres } from '../../kit/real-postgres.ts';
 import type { Scope } from '../../kit/running-program.ts';
 import { createScriptedProvider, type TurnScript } from '../../kit/scripted-provider.ts';
 import { until } from '../../kit/until.ts';
-import { countFigure, type FaultSuite, neverFigure } from '../fault-suite.ts';
+import { type FaultSuite, neverFigure, workFigure } from '../fault-suite.ts';
 
 export interface SharedPlace {
   readonly location: DatabaseLocation;
@@ -74,7 +74,7 @@ export const sharedJobsFaults: FaultSuite = async ({ cycles }) => {
     const count = cycles * JOBS_PER_CYCLE;
     const violations = await spreadJobs(scope, { location }, count);
     const again = violations.filter((text) => text.endsWith('was run again')).length;
-    return { violations, figures: [countFigure('jobs on two bridges', count), neverFigure('jobs run twice', again)] };
+    return { violations, figures: [workFigure('jobs on two bridges', count), neverFigure('jobs run twice', again)] };
   } finally {
     await scope.end();
   }

@@ -4,7 +4,7 @@ import { createScope } from '../../kit/create-scope.ts';
 import { startPostgres } from '../../kit/real-postgres.ts';
 import type { RunningProgram } from '../../kit/running-program.ts';
 import { until } from '../../kit/until.ts';
-import { countFigure, type FaultSuite, neverFigure, seededRandom } from '../fault-suite.ts';
+import { countFigure, type FaultSuite, neverFigure, seededRandom, workFigure } from '../fault-suite.ts';
 
 const INSTANCES = 3;
 const LIMITS = [6, 30, 120, 600, 3000];
@@ -105,7 +105,7 @@ export const limitsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     violations,
     figures: [
       countFigure('calls to three instances', calls),
-      countFigure('calls answered', answered),
+      workFigure('calls answered', answered),
       ...FAULTS.slice(1).map((fault) => countFigure(`times: ${fault}`, faults[fault])),
       { name: 'left set aside by killed instances', value: `${(unspent / NANO).toFixed(3)} USD`, goal: '', met: true },
       neverFigure('limits or budgets exceeded', violations.filter((text) => text.includes(' of ')).length),

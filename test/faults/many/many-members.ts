@@ -9,7 +9,14 @@ import {
   readUpdates,
 } from '../cluster/followed-turn.ts';
 import { startInstances } from '../cluster/instances.ts';
-import { countFigure, type FaultReport, type FaultSuite, neverFigure, seededRandom } from '../fault-suite.ts';
+import {
+  countFigure,
+  type FaultReport,
+  type FaultSuite,
+  neverFigure,
+  seededRandom,
+  workFigure,
+} from '../fault-suite.ts';
 
 const PROCESSES = 4;
 /** Members of all runs together, unless it is said; each process runs a quarter of them. */
@@ -74,7 +81,7 @@ export const manyFaults: FaultSuite = async ({ cycles, seed, load = USUAL_MEMBER
     figures: [
       countFigure('members of all runs', cycles * PROCESSES * members),
       countFigure('runs in four processes', cycles * PROCESSES),
-      countFigure('runs that another process took up', runsAgain),
+      workFigure('runs that another process took up', runsAgain),
       countFigure('members that were asked again, unfinished ones', askedAgain),
       neverFigure('violations', violations.length),
     ],

@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** What was done and seen, one line of the log each, in the order in which it happened. Times are of one monotonic clock. */
 export type Operation =
@@ -73,10 +73,10 @@ export function figuresOf(operations: readonly Operation[], store: StoredUsage, 
     countFigure('kills under load', stops('SIGKILL')),
     countFigure('clean stops under load', stops('SIGTERM')),
     countFigure('calls answered by the upstream', operations.filter(({ kind }) => kind === 'answered').length),
-    countFigure('calls answered to their client', calls('ok')),
+    workFigure('calls answered to their client', calls('ok')),
     countFigure('calls refused', calls('fail')),
     countFigure('calls without an answer', calls('unknown')),
-    countFigure('records stored', store.calls.length),
+    workFigure('records stored', store.calls.length),
     neverFigure('records of calls that were never made, or wrong', checkSent(operations, store, price).length),
     neverFigure('calls recorded twice', checkTwice(store).length),
     neverFigure('calls lost by a clean stop', missing.length - killed.length),

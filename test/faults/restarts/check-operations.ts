@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 import {
   checkOperations as checkJobs,
   type Operation as JobOperation,
@@ -73,7 +73,7 @@ export function figuresOf(operations: readonly Operation[], store: SharedStore):
   const repeated = callsOf(operations).filter(({ tries }) => tries.length > 1);
   const ready = operations.flatMap((one) => (one.kind === 'ready' ? [one.ms] : []));
   return [
-    countFigure('restarts under load, one of three after the other', stops.length),
+    workFigure('restarts under load, one of three after the other', stops.length),
     neverFigure('exits other than with 0', stops.filter(isBadExit).length),
     longestFigure(
       'from SIGTERM to the end, at most',
@@ -81,12 +81,12 @@ export function figuresOf(operations: readonly Operation[], store: SharedStore):
       DRAIN_MS,
     ),
     { name: 'started again within, at most', value: milliseconds(Math.max(0, ...ready)), goal: '', met: true },
-    countFigure('calls without a stream', calls.length),
+    workFigure('calls without a stream', calls.length),
     neverFigure('of them failed behind a client that tries again', calls.filter(isFailed).length),
     neverFigure('calls and streams cut in the middle', callsOf(operations).filter(isCut).length),
     countFigure('calls and streams that needed more than one try', repeated.length),
     countFigure('tries for one of them, at most', Math.max(0, ...callsOf(operations).map(({ tries }) => tries.length))),
-    countFigure('streams', streams.length),
+    workFigure('streams', streams.length),
     {
       name: 'of them under way at the SIGTERM of their instance',
       value: across.length.toLocaleString('en'),

@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** What was done and seen, one line of the log each, in the order in which it happened. Times are of one monotonic clock. */
 export type Operation =
@@ -92,14 +92,14 @@ export function figuresOf(operations: readonly Operation[], store: StoredSession
   const resumes = operations.filter((one) => one.kind === 'connected' && one.afterSeq > 0);
   const lost = lostUpdates(operations, store);
   return [
-    countFigure('kills in the middle of turns', operations.filter(({ kind }) => kind === 'kill').length),
-    countFigure('turns answered', count('ok')),
+    workFigure('kills in the middle of turns', operations.filter(({ kind }) => kind === 'kill').length),
+    workFigure('turns answered', count('ok')),
     countFigure('turns refused', count('fail')),
     countFigure('turns without an answer', count('unknown')),
     countFigure('turns stored', store.turns.length),
     countFigure('turns ended by a kill', store.turns.filter(({ status }) => status === 'failed').length),
-    countFigure('updates stored', store.updates.length),
-    countFigure('resumes', resumes.length),
+    workFigure('updates stored', store.updates.length),
+    workFigure('resumes', resumes.length),
     neverFigure('updates out of order or seen twice', checkOrder(operations).length),
     neverFigure('numbers used twice', checkContents(operations, store).length),
     neverFigure('stored updates not seen', checkComplete(operations, store).length),

@@ -1,5 +1,5 @@
 import { quantile } from '../../kit/samples.ts';
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 export type Phase = 'all read' | 'slow readers' | 'slow senders';
 
@@ -58,7 +58,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
     sendersOf(operations).flatMap((one) => (one.what === what ? [one.closedAfterMs ?? Number.POSITIVE_INFINITY] : []));
   const failed = operations.filter((one) => one.kind === 'call' && one.outcome !== 'ok').length;
   return [
-    countFigure('sockets that do not read', unread.length),
+    workFigure('sockets that do not read', unread.length),
     countFigure('of them cut off', unread.filter(({ isCut }) => isCut).length),
     { name: 'calls of the others while all read, p99', value: milliseconds(usual), goal: '', met: true },
     {
@@ -73,7 +73,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
       goal: `≤ ${megabytes(MEMORY_BYTES)}`,
       met: growth <= MEMORY_BYTES,
     },
-    countFigure('connections that drip', sendersOf(operations).length),
+    workFigure('connections that drip', sendersOf(operations).length),
     {
       name: 'calls of the others beside them, p99',
       value: milliseconds(senders),

@@ -1,5 +1,5 @@
 import { quantile } from '../../kit/samples.ts';
-import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
+import { type FaultFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** The kinds of call, and the status that each must get; 0: the client leaves before the end. */
 export const CALLS = { whole: 200, stream: 200, refused: 400, unknown: 404, hang: 0 } as const;
@@ -44,7 +44,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
   const levels = levelsOf(operations);
   const megabytes = (value: number) => `${Math.round(value / MEGABYTE)} MB`;
   return [
-    countFigure('calls', sum(calls)),
+    workFigure('calls', sum(calls)),
     neverFigure('of them ended otherwise than they must', sum(calls.filter(isWrong))),
     { name: 'memory (RSS), median', value: megabytes(middle(levels, 'bytes')), goal: '', met: true },
     {

@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** While the sockets are held, or the last call, which each of them gets. */
 export type Phase = 'held' | 'last';
@@ -55,7 +55,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
     reachedFigure('authenticated sockets', opened, wanted),
     countFigure('held for so many seconds', Math.round(seconds)),
     neverFigure('of them lost', dropsOf(operations).length),
-    countFigure('calls over all of them', countOf(held)),
+    workFigure('calls over all of them', countOf(held)),
     {
       name: 'calls a second',
       value: rate.toFixed(0),

@@ -1,4 +1,4 @@
-import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, neverFigure, workFigure } from '../fault-suite.ts';
 import { type Operation as JobOperation, submitFigures } from '../jobs/check-operations.ts';
 import { type BridgeOperation, checkJobs, isJobOperation } from './bridge/check-jobs.ts';
 import type { BrokenCall } from './broken-database.ts';
@@ -70,7 +70,7 @@ export function figuresOf(
       const name = `places of src/${service} whose call failed`;
       return [{ name, value: `${count} of ${all.length}`, goal: 'all', met: count === all.length }];
     }),
-    countFigure('steps granted', withOutcome('ok')),
+    workFigure('steps granted', withOutcome('ok')),
     countFigure('steps refused', withOutcome('fail')),
     countFigure('steps with an answer that leaves it open', withOutcome('unknown')),
     ...submitFigures(operations.filter(isJobOperation), storedJobs(operations)),

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { quantile } from '../../kit/samples.ts';
-import { countFigure, type FaultFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, neverFigure, workFigure } from '../fault-suite.ts';
 import { wordOf } from '../numbered-words.ts';
 
 /** What was done and seen, one line of the log each. */
@@ -57,7 +57,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
   const [through, direct] = [p95(ours), p95(streams.filter(({ isDirect }) => isDirect))];
   const memory = Math.max(0, ...operations.flatMap((one) => (one.kind === 'memory' ? [one.bytes] : [])));
   return [
-    countFigure('streams', ours.length),
+    workFigure('streams', ours.length),
     countFigure(
       'words in them',
       ours.reduce((sum, { asked }) => sum + asked, 0),

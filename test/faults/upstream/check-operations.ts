@@ -1,5 +1,5 @@
 import { quantile } from '../../kit/samples.ts';
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, longestFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** What an upstream does in the middle of a stream; `whole` is the one that does nothing wrong. */
 export const FAULTS = [
@@ -84,7 +84,7 @@ export function figuresOf(
   const isOpenEnd = ({ seen }: Pair) => seen.end === 'end' && seen.errors === 0 && !seen.isDone && seen.status === 200;
   return [
     countFigure('streams that stayed whole', streams.length - broken.length),
-    countFigure('streams broken by the upstream', broken.length),
+    workFigure('streams broken by the upstream', broken.length),
     countFigure('of them with an error in words', broken.filter(({ seen }) => seen.outcome === 'fail').length),
     countFigure('of them with a broken body', broken.filter(({ seen }) => seen.end === 'broken').length),
     neverFigure('false [DONE]', broken.filter(({ seen }) => seen.isDone).length),
@@ -95,7 +95,7 @@ export function figuresOf(
       broken.map(({ fault, seen }) => seen.at - fault.at),
       idleMs + GOAL_SLACK_MS,
     ),
-    countFigure('streams left by their client', operations.filter(({ kind }) => kind === 'abort').length),
+    workFigure('streams left by their client', operations.filter(({ kind }) => kind === 'abort').length),
     neverFigure('of them still open at the upstream', checkAborts(operations).length),
     {
       name: 'upstream closed after its client left, p99',

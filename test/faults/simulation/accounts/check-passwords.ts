@@ -72,6 +72,8 @@ function failuresBefore(login: LoginEvent, calls: readonly AccountEvent[]): Logi
     if (call.email !== login.email || !('address' in call)) continue;
     const isNewPassword = call.kind === 'password' && call.outcome !== 'fail';
     if (call.address !== login.address && !isNewPassword) continue;
+    // A new password that is set at the same time may forget the failures before the login is judged.
+    if (isNewPassword && call.startedAt <= login.endedAt && call.endedAt > login.startedAt) return [];
     if (call.endedAt > login.startedAt || call.startedAt >= login.startedAt) continue;
     if (call.outcome === 'unknown') return [];
     if (call.outcome === 'ok') {
