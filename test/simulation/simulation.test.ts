@@ -83,6 +83,8 @@ const FOUND = [
   // Two callers share the most failures of a target.
   ['attempts', 243],
   ['attempts', 264],
+  // Of the checker: a process counts the slots of its window from its own start.
+  ['attempts', 706_528],
   // A beginning that may have been stored was taken back after another instance had ended its turn and told of that.
   ['instances', 17944],
   // A turn was ended for a dead instance, and nobody who followed its session was told.

@@ -7,6 +7,8 @@ const OUT_MS = 30_000;
 
 /** What is known of one target, as the documentation has it. */
 interface Circuit {
+  /** The slots of the window are counted from the start of the process. */
+  readonly bornAt: number;
   ends: { readonly at: number; readonly caller: string; readonly failed: boolean }[];
   outUntil: number;
   /** Whether it has been out since it last answered. */
@@ -22,14 +24,16 @@ interface Circuit {
 export function checkCircuits(events: readonly AttemptsEvent[]): string[] {
   let circuits = new Map<string, Circuit>();
   let probes = new Set<number>();
+  let bornAt = 0;
   return events.flatMap((event) => {
     if (event.kind === 'start') {
       // What is known of targets is known to one process.
       circuits = new Map();
       probes = new Set();
+      bornAt = event.at;
     }
     if (event.kind !== 'try') return [];
-    const circuit = circuits.get(event.target) ?? { ends: [], outUntil: 0, isOut: false, probe: undefined };
+    const circuit = circuits.get(event.target) ?? { bornAt, ends: [], outUntil: 0, isOut: false, probe: undefined };
     circuits.set(event.target, circuit);
     return checkTry(event, circuit, probes);
   });
@@ -77,9 +81,10 @@ function endTry({ at, mark, caller }: TryEvent, circuit: Circuit, wasProbe: bool
     return;
   }
   if (mark === 'ignored' || circuit.isOut) return;
-  const oldest = Math.floor(at / SLOT_MS) - SLOTS;
+  const slotOf = (time: number) => Math.floor((time - circuit.bornAt) / SLOT_MS);
+  const oldest = slotOf(at) - SLOTS;
   const failed = mark === 'failed';
-  circuit.ends = [...circuit.ends.filter((end) => Math.floor(end.at / SLOT_MS) > oldest), { at, caller, failed }];
+  circuit.ends = [...circuit.ends.filter((end) => slotOf(end.at) > oldest), { at, caller, failed }];
   if (failed && shouldOpen(circuit.ends)) goOut(circuit, at);
 }
 
