@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { faultSections, PROMISES } from '../../scripts/docs/evidence-reference.ts';
+import { faultSections, MISSED, PROMISES, promiseLine, rowNameOf } from '../../scripts/docs/evidence-reference.ts';
 
 const page = readFileSync(new URL('../../docs/measurements.md', import.meta.url), 'utf8');
 
@@ -12,14 +12,48 @@ test('each section of faults belongs to a promise, and each promise to a section
 
 test('no promise leaves out a goal of its run that was missed', () => {
   for (const [name, { rows }] of faultSections(page)) {
-    const shown = PROMISES.filter(({ section }) => section === name).flatMap(({ result }) => result);
-    const missed = rows.filter(({ verdict }) => verdict === '**missed**');
-    for (const row of missed)
-      assert.ok(
-        shown.some((start) => row.name.startsWith(start)),
-        `${name}: ${row.name}`,
-      );
+    const shown = PROMISES.filter(({ section }) => section === name).flatMap(({ result }) => result.map(rowNameOf));
+    const missed = rows.filter(({ verdict }) => verdict === MISSED).map((row) => row.name);
+    assert.deepEqual(
+      missed.filter((row) => !shown.includes(row)),
+      [],
+      name,
+    );
   }
+});
+
+const JOBS = `## Faults
+
+### jobs
+
+Written by \`x\` on 2026-11-18.
+
+| what | measured | goal | |
+| --- | --- | --- | --- |
+| kills | 5 |  |  |
+| calls: login | 145: 123 ok, 22 unknown |  |  |
+| jobs lost | 0 | 0 | met |
+| of them late | 3 | ≤ 2 | **missed** |
+`;
+
+test('a line names a goal only where it was missed', () => {
+  const promise = {
+    promise: 'Jobs are kept.',
+    section: 'jobs',
+    tried: ['kills', ['calls: login', 'logins']],
+    result: ['jobs lost', ['of them late', 'late jobs']],
+  } as const;
+  assert.equal(
+    promiseLine(promise, faultSections(JOBS)),
+    '| Jobs are kept. | kills: 5; logins: 145 (123 ok, 22 unknown) | jobs lost: 0; late jobs: 3 (**missed**, goal: ≤ 2) | [jobs](measurements.md#jobs), 2026-11-18 |',
+  );
+});
+
+test('a section or row that is not in the measurements is an error', () => {
+  const line = (section: string, row: string) => () =>
+    promiseLine({ promise: '', section, tried: [], result: [row] }, faultSections(JOBS));
+  assert.throws(line('disk', 'jobs lost'), /no section "disk"/);
+  assert.throws(line('jobs', 'jobs'), /no row "jobs" in its section "jobs"/);
 });
 
 test('rows are read with their goals, and tables of other parts are not', () => {
