@@ -55,3 +55,17 @@ test('where a decision replaces, changes or continues another, both say so', () 
     );
   }
 });
+
+const SECTIONS = new Set(['Context', 'Figures', 'Decision', 'Alternatives', 'Cost', 'Consequences']);
+
+test('every decision says why and what, under the same headings', () => {
+  for (const { name, text } of records) {
+    const headings = [...text.matchAll(/^## (.+)$/gm)].map(([, heading = '']) => heading);
+    assert.ok(headings.includes('Context') && headings.includes('Decision'), name);
+    assert.deepEqual(
+      headings.filter((heading) => !SECTIONS.has(heading)),
+      [],
+      name,
+    );
+  }
+});
