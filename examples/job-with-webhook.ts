@@ -1,6 +1,6 @@
-// A background job that calls back when it has ended.   node examples/job-with-webhook.ts [url]
-// With BRIDGE_WEBHOOK_SECRET set for the server and for this script alike, the call is signed and the signature checked.
-// In an app of your own: import { createTrestleClient } from 'trestle/client';
+// A background job that calls a webhook when it ends.   node examples/job-with-webhook.ts [url]
+// If BRIDGE_WEBHOOK_SECRET is set for both the server and this script, the call is signed, and the script checks the signature.
+// In your own app: import { createTrestleClient } from 'trestle/client';
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -11,7 +11,7 @@ import { createTrestleClient, type JobRecord } from '../src/client/trestle-clien
 const [url = 'http://127.0.0.1:8787'] = process.argv.slice(2);
 const { BRIDGE_AUTH_TOKEN: token = '', BRIDGE_WEBHOOK_SECRET: secret = '' } = process.env;
 
-/** `t=<unix time>,v1=<hmac of "time.body">`; an old one may have been recorded and sent again by somebody else. */
+/** Checks `t=<unix time>,v1=<hmac of "time.body">`. Refuses old signatures, because an attacker may have recorded the call. */
 function isGenuine(signature: string, body: string): boolean {
   const [, time = '', mark = ''] = /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(signature) ?? [];
   if (Math.abs(Date.now() / 1000 - Number(time)) > 5 * 60) return false;
@@ -28,9 +28,9 @@ const receiver = createServer(async (request, response) => {
     response.writeHead(401).end();
     return;
   }
-  // The same delivery may come again, until it was answered with 2xx: x-app-delivery tells them apart.
+  // Trestle repeats a delivery until it gets a 2xx status. Its repetitions have the same x-app-delivery.
   response.writeHead(204).end();
-  console.log(`${request.headers['x-app-event']}, ${secret === '' ? 'not signed' : 'signature ok'}`);
+  console.log(`${request.headers['x-app-event']}, ${secret === '' ? 'not checked' : 'signature ok'}`);
   finished.resolve(JSON.parse(body));
 });
 receiver.listen(0, '127.0.0.1');

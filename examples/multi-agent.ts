@@ -1,5 +1,5 @@
-// Two steps, the second of which works on what the first one said.   node examples/multi-agent.ts [url]
-// In an app of your own: import { createTrestleClient } from 'trestle/client';
+// Two steps: the second works on the output of the first.   node examples/multi-agent.ts [url]
+// In your own app: import { createTrestleClient } from 'trestle/client';
 import { createTrestleClient } from '../src/client/trestle-client.ts';
 
 const [url = 'http://127.0.0.1:8787'] = process.argv.slice(2);

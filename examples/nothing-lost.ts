@@ -1,8 +1,8 @@
-// What a kill -9 does not lose, with checks: an account and its key, an agent whose model calls go through our own /v1 and are
-// metered, a sequence of agents, a signed webhook, kill -9 and what comes after.
+// Shows, with checks, that kill -9 loses nothing: an account and its key, an agent whose model calls go through our own /v1 and
+// are metered, a sequence of agents, a signed webhook, kill -9, and the state after the restart.
 //   npx node examples/nothing-lost.ts [--agent opencode|codex|builtin]
-// It starts a Trestle of its own, with data of its own, and removes both. Without --agent: OpenCode, else Codex, where
-// installed; else the built-in agent. The model is demo/echo, so nothing leaves this machine.
+// It starts its own Trestle with its own data, and removes both. Without --agent, it uses OpenCode or Codex if installed,
+// otherwise the built-in agent. The model is demo/echo, so nothing leaves this machine.
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -51,7 +51,7 @@ async function tell(agent: StoryAgent): Promise<void> {
   const { id: keyId, key } = await issueKey(url, login);
   say(`${keyId} is hers: ${key.slice(0, 8)}...`);
   const refused = await statusOfChat(url, '');
-  expect(refused === 401, '/v1 refuses whoever has no key', refused);
+  expect(refused === 401, '/v1 refuses a call without a key', refused);
   const { total: unused } = await usageOf(url, key);
   expect(unused.requests === 0, 'nothing was used with the key yet', unused);
 
@@ -64,7 +64,7 @@ async function tell(agent: StoryAgent): Promise<void> {
         { name: PATIENT_MODEL, targets: [{ model: 'demo/echo?delay=100' }] },
       ],
     },
-    // What people get who registered: both aliases, which cost nothing here.
+    // The plan of registered users: both aliases, which cost nothing here.
     accounts: { default_plan: 'story' },
     plans: { story: { models: [QUICK_MODEL, PATIENT_MODEL, 'demo/*'], budget: { usd: 1, period: 'month' } } },
     jobs: { max_running: 2, callback_allow: ['127.0.0.1/32'] },
@@ -135,7 +135,7 @@ async function tell(agent: StoryAgent): Promise<void> {
   expect(code === 0, 'Trestle ends in good order', code);
 }
 
-/** Usage is written about once a second, off the way of the calls. Gives how many calls there were. */
+/** Prints the usage, which is written about once a second, and returns the number of calls. */
 async function sayUsage(url: string, key: string, atLeast: number): Promise<number> {
   const { data, total } = await until(`${atLeast} calls are metered on the key`, USAGE_LIMIT_MS, async () => {
     const report = await usageOf(url, key);

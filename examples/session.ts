@@ -1,5 +1,5 @@
 // A session with an agent, streamed as it works.   node examples/session.ts [url]
-// In an app of your own: import { createTrestleClient } from 'trestle/client';
+// In your own app: import { createTrestleClient } from 'trestle/client';
 import { createTrestleClient } from '../src/client/trestle-client.ts';
 
 const [url = 'http://127.0.0.1:8787'] = process.argv.slice(2);
@@ -10,7 +10,7 @@ const { providerCatalog } = await trestle.capabilities();
 const agents = providerCatalog.filter(({ enabled }) => enabled).map(({ label }) => label);
 console.log(`Agents: ${agents.join(', ')}`);
 
-// A connection that breaks is taken up again: each update comes once, and no turn is run twice.
+// The client reconnects by itself: each update arrives once, and no turn runs twice.
 const session = trestle.session(`example-${Date.now()}`);
 const turn = session.start('Hello from an app');
 for await (const { type, delta, structuredEvent } of turn) {

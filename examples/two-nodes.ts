@@ -1,5 +1,5 @@
-// Two bridges: the app talks to the edge, the agents work at the hub.   node examples/two-nodes.ts
-// In an app of your own: import { createTrestleClient } from 'trestle/client';
+// Two bridges: the app calls the edge, and the agents work at the hub.   node examples/two-nodes.ts
+// In your own app: import { createTrestleClient } from 'trestle/client';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { createTrestleClient } from '../src/client/trestle-client.ts';
 const folder = await mkdtemp(join(tmpdir(), 'trestle-two-nodes-'));
 const stops: (() => Promise<unknown>)[] = [];
 
-/** Starts a bridge with this configuration, as `trestle serve bridge --config file` does, and gives its address. */
+/** Starts a bridge with this configuration, as `trestle serve bridge --config file` does, and returns its address. */
 async function startNode(id: string, configuration: string): Promise<string> {
   const file = join(folder, `${id}.yaml`);
   await writeFile(file, configuration);
@@ -47,7 +47,7 @@ try {
   for await (const { delta } of turn) if (delta !== undefined) process.stdout.write(delta);
   console.log(`\n${(await turn.result).status} by way of the edge`);
 
-  // The session lives at the hub: there it can be continued, and the edge finds it there again.
+  // The session is on the hub, so a client of the hub can continue it, too.
   const direct = createTrestleClient({ url: hub });
   console.log((await direct.session('far-away').message('Hello at the hub').result).output);
   console.log((await session.message('Hello once more').result).output);

@@ -1,7 +1,7 @@
-// Two people on one program: an administrator sets it up and invites both; each works with an own token within an own plan,
-// sees nothing of the other, and loses everything within a second when paused.
+// Two people on one program: an administrator sets it up and invites both. Each works with their own token within their own
+// plan, sees nothing of the other, and loses all access within a second when paused.
 //   npx node examples/two-people.ts [--within <seconds>]
-// It starts a Trestle of its own, with data of its own, and removes both. The model is demo/echo: nothing leaves this machine.
+// It starts its own Trestle with its own data, and removes both. The model is demo/echo: nothing leaves this machine.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -33,14 +33,15 @@ const settings = {
     ],
   },
   accounts: { registration: 'invite' },
-  // Both are people whom the operator of this machine trusts: their agents run as the user of the program.
-  bridge: { trust_users: true },
+  // The operator of this machine trusts both: their agents run as the user of the program. In a sandbox, the agent below
+  // could neither be read nor say which process of this machine it is.
+  bridge: { trust_users: true, sandbox: 'off' },
   plans: {
     small: { models: ['demo/*'], requests_per_minute: 30, bridge: true, running_turns: 1, jobs: 1 },
     large: { models: ['demo/*'], requests_per_minute: 300, bridge: true, running_turns: 2, jobs: 10 },
   },
 };
-/** Answers a word about every tenth of a second. */
+/** Responds with about ten words a second. */
 const SLOW = { explicitProviderId: 'builtin', explicitModel: 'demo/echo?delay=100' };
 const LONG_TEXT = Array.from({ length: 1000 }, (_, index) => `word${index}`).join(' ');
 const cleanUps: (() => unknown)[] = [];
@@ -174,7 +175,7 @@ interface Seen {
 /** Everything that shows whose work there is. */
 const REPORTS = ['/usage?group_by=owner', '/usage/calls', '/keys', '/api/bridge/audit', '/api/bridge/schedules'];
 
-/** What a credential shows of sessions, jobs, usage, calls, keys, schedules and the audit log. */
+/** Returns what a credential can see of sessions, jobs, usage, calls, keys, schedules and the audit log. */
 async function everything(url: string, credential: string): Promise<Seen> {
   const rpc = { jsonrpc: '2.0', id: 1, method: 'app.jobs.list', params: {} };
   const { sessions } = await call(`${url}/api/bridge/sessions`, { credential });
@@ -194,7 +195,7 @@ interface End {
   readonly at: number;
 }
 
-/** Starts a turn, an agent program, three jobs, a stream and a socket, and tells how each of them ends. */
+/** Starts a turn, an agent program, three jobs, a stream and a socket, and returns how each of them ends. */
 async function busy(url: string, { client, token }: Worker): Promise<Readonly<Record<string, Promise<End>>>> {
   const ended = (how: string): End => ({ how, at: performance.now() });
   const turn = client.session('long').start(LONG_TEXT, { routing: SLOW });
@@ -206,7 +207,7 @@ async function busy(url: string, { client, token }: Worker): Promise<Readonly<Re
     if (update.type === 'delta') pid = Number(/process (\d+)/.exec(update.delta ?? '')?.[1]);
     if (pid !== 0) break;
   }
-  say(`a program is at work for him, process ${pid}`);
+  expect(pid !== 0, `a program is at work for him, process ${pid}`, pid === 0 ? await deaf.result : pid);
   for (const sessionId of ['job-1', 'job-2', 'job-3']) {
     await client.jobs.submit({ sessionId, taskPrompt: LONG_TEXT, routing: SLOW });
   }

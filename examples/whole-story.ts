@@ -1,9 +1,9 @@
-// Everything once, for real, with checks: three instances on PostgreSQL, set up by their first administrator; two people with
-// plans; Claude and Codex at work, who ask before they do something; diff, undo, a schedule, a race in worktrees, a budget that
+// The whole program with checks: three instances on PostgreSQL, set up by their first administrator; two people with
+// plans; Claude and Codex, which ask before they act; diff, undo, a schedule, a race in worktrees, a budget that
 // is reached, kill -9 of one of three instances, and usage that adds up to the cent.
 //   npx node examples/whole-story.ts --database postgres://user:password@host/empty [--offline]
 // It needs an empty PostgreSQL database, git, and the npm registry, from which Codex and Claude's adapter are installed. With
-// --offline the built-in agent takes their place. The model is a part of the story: nothing else leaves this machine.
+// --offline the built-in agent takes their place. The story has its own model: nothing else leaves this machine.
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ const options = { database: { type: 'string' }, offline: { type: 'boolean', defa
 const { database = '', offline } = parseArgs({ options }).values;
 const cleanUps: (() => unknown)[] = [];
 
-/** What people do in a browser and in a terminal, as calls of the typed client. */
+/** Does with the typed client what people do in a browser and in a terminal. */
 const hands: Hands = {
   setUp,
   allow,

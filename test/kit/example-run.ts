@@ -40,7 +40,7 @@ export async function runExample(options: ExampleOptions): Promise<ExampleRun> {
 /** What nothing-lost.ts tells, whichever agent it has. */
 export const NOTHING_LOST: readonly RegExp[] = [
   /^1\. An account, and a key for the models$/m,
-  /^ {3}ok {2}\/v1 refuses whoever has no key$/m,
+  /^ {3}ok {2}\/v1 refuses a call without a key$/m,
   /^2\. \w+ at work, its model calls through our own \/v1 with that key$/m,
   /^ {3}model quick: [1-9]\d* calls, [1-9]\d* tokens in, [1-9]\d* out$/m,
   /^3\. Two agents in sequence/m,
