@@ -63,7 +63,7 @@ interface Answers {
   readonly owner?: string | undefined;
   readonly context: CommandContext;
   readonly keys: Keys;
-  /** Whether somebody is asked here. */
+  /** Whether this terminal can ask a person. */
   readonly isAsked: boolean;
 }
 
@@ -91,7 +91,7 @@ interface Shown {
   readonly ended: Promise<void>;
 }
 
-/** Shows one question after the other. The list is read on while one is shown: somebody else may answer it. */
+/** Shows one question after the other. Continues to read the list, because someone else may answer the question. */
 async function answerPermissions(answers: Answers, signal: AbortSignal): Promise<void> {
   const settled = new Set<string>();
   let changed = Promise.withResolvers<void>();
@@ -193,7 +193,7 @@ interface AskedTerminal {
   onInterrupt(): void;
 }
 
-/** What the keys of a person gave; undefined when the turn ended before. */
+/** The answer that was typed; undefined if the turn ended before. */
 type Typed<Value> = Value | 'no terminal' | undefined;
 
 /** The answer of the next key that is one. */

@@ -21,7 +21,7 @@ import { oneLine, printable } from './turn-display.ts';
 
 const PROMPT = '> ';
 const MAX_SHOWN_LINE = 2000;
-/** After these nothing can be said to the server any more. */
+/** Errors after which the conversation cannot continue. */
 const FATAL: ReadonlySet<string> = new Set(['UNAUTHORIZED', 'CONNECTION_LOST', 'CLIENT_CLOSED']);
 
 /** `trestle chat`. */
@@ -55,7 +55,7 @@ interface Conversation {
   readonly server: ConnectedServer;
   readonly options: TurnCommandOptions;
   readonly context: CommandContext;
-  /** Go with the first line. */
+  /** Are sent with the first line. */
   readonly attachments: Awaited<ReturnType<typeof uploadFiles>>;
   readonly mcpServers: Awaited<ReturnType<typeof readMcpFiles>>;
 }

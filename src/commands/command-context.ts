@@ -6,12 +6,12 @@ import { describeError, platformErrors } from '../platform/errors/error-table.ts
 import type { Environment } from '../platform/runtime/runtime.ts';
 import { systemErrors } from '../system/errors.ts';
 
-/** What a command may touch of the world outside. The program's real ones come from the system; tests bring their own. */
+/** Everything outside of the program that a command may use. Tests pass their own. */
 export interface CommandContext {
   readonly environment: Environment;
   readonly workingDirectory: string;
   readonly homeDirectory: string;
-  /** Writes as given: a line brings its own line end. */
+  /** Writes the text unchanged, without adding a line end. */
   readonly stdout: (text: string) => void;
   readonly stderr: (text: string) => void;
   /** Whether colours may be used: a terminal, and NO_COLOR is not set. */
@@ -26,7 +26,7 @@ export function createCommandContext(environment: CommandContext['environment'])
     workingDirectory: process.cwd(),
     homeDirectory: homedir(),
     stdout(text) {
-      // Commands that speak a protocol on the standard streams never come here: they notice by themselves.
+      // Commands that speak a protocol on the standard streams do not use this: they detect a closed stream themselves.
       if (!isWatched) process.stdout.on('error', (error) => endProgram(EXIT_OUTPUT_CLOSED, error));
       isWatched = true;
       process.stdout.write(text);
@@ -112,7 +112,7 @@ export function print(command: GivenCommand, { stdout }: CommandContext, value: 
 
 const MAX_CHARACTERS = 4096;
 
-/** The first line of standard input: a password on the command line would stand in the history and in the process list. */
+/** Reads the first line of standard input, because a password on the command line would be visible in the history and in the process list. */
 export async function readPassword(context: CommandContext, input: Readable = process.stdin): Promise<string> {
   let text = '';
   for await (const chunk of input.setEncoding('utf8')) {

@@ -91,7 +91,7 @@ function findingsText(findings: readonly Finding[], { color }: CommandContext): 
   return `${lines.join('\n')}\n`;
 }
 
-/** Says ok, or all that is wrong. */
+/** Prints that the configuration is correct, or every problem. */
 async function checkConfiguration(options: Options, context: CommandContext): Promise<void> {
   const { warnings, file } = await load(options, context);
   if (options.json === true) {
@@ -131,7 +131,7 @@ async function load(options: Options, context: CommandContext): Promise<Configur
   }
 }
 
-/** Writes each setting's source beside it, as a comment. */
+/** Adds the source of each setting as a comment. */
 function addSources(
   yaml: typeof import('yaml'),
   mapping: YAMLMap,

@@ -32,7 +32,7 @@ interface Surroundings {
   readonly offered: readonly string[];
 }
 
-/** What the person decided. */
+/** What the user decided. */
 interface Answers {
   readonly model: string;
   /** Serves requests that name no agent. */
@@ -160,7 +160,7 @@ function apiOfKey(key: string): string | undefined {
   return KEY_PREFIXES.find(([prefix]) => key.startsWith(prefix))?.[1];
 }
 
-/** The built-in agent needs a model; without one, an installed agent is of more use. */
+/** Prefers an installed agent if the built-in one has no model. */
 function suggestedAgent({ apis, agents }: Surroundings): string {
   const installed = apis.length > 0 ? undefined : agents.find(({ state }) => state === 'ok');
   return installed?.name ?? 'builtin';

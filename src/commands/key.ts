@@ -231,7 +231,7 @@ function orNone<Value>(read: (text: string) => Value): (text: string) => Value |
   return (text) => (text === NONE ? NONE : read(text));
 }
 
-/** Null takes a limit away. Commander makes an empty text of it, so it stays a word until here. */
+/** Returns null, which removes a limit, for the word that stands for it: commander would turn null into an empty text. */
 function nullOf<Value>(value: Value | typeof NONE): Value | null {
   return value === NONE ? null : value;
 }

@@ -87,7 +87,7 @@ export function createCommandLogger(
   });
 }
 
-/** Asks a service for something on behalf of a command, whether its server runs or not. */
+/** Calls a service for a command, whether its server runs or not. */
 export async function callFromCommand<Name extends ServiceName, Method extends ControlMethod<Name>>(
   command: GivenCommand,
   context: CommandContext,
@@ -200,7 +200,7 @@ async function useServer<Result>(
   }
 }
 
-/** What the server calls in the words of its API, and what somebody at a terminal has typed or can type. */
+/** Terms of the API in error messages, and the options of the command line that replace them. */
 const TERMINAL_WORDS: readonly (readonly [api: RegExp, words: string])[] = [
   [/GET \/api\/bridge\/(sessions|schedules) lists them/, 'trestle $1 lists them'],
   [/^workingDirectory cannot be used/, 'the folder (--folder) cannot be used'],

@@ -18,7 +18,7 @@ import {
 import { oneLine, printable } from './turn-display.ts';
 
 const SCOPES = ['bridge', 'completions', 'account'];
-/** So many questions in a row without an answer, and the server is taken to be gone. */
+/** After this many polls in a row without a response, the server counts as unreachable. */
 const MAX_SILENCES = 3;
 const MAX_INTERVAL_S = 300;
 

@@ -83,7 +83,7 @@ const ON_SERVER: ReadonlySet<string> = new Set([
 /** Their subcommands that work on this machine anyway. */
 const ON_MACHINE: ReadonlySet<string> = new Set(['agents install', 'agents update', 'agents remove']);
 
-/** Refuses `--server` for commands that would not look at it. */
+/** Refuses `--server` for commands that ignore it. */
 function refuseServerElsewhere(program: Command, context: CommandContext): void {
   program.hook('preAction', (_program, action) => {
     let command = action;
@@ -101,7 +101,7 @@ function pointToHelp(command: Command, path: string): void {
   for (const inner of command.commands) pointToHelp(inner, `${path} ${inner.name()}`);
 }
 
-/** Runs a command line to its end and answers with the exit code. Whatever goes wrong is said in words, never as a stack. */
+/** Runs a command line to its end and returns the exit code. Prints every error as a message, never as a stack. */
 export async function runProgram(args: readonly string[], context: CommandContext): Promise<number> {
   const program = buildProgram(context);
   try {
@@ -117,7 +117,7 @@ export async function runProgram(args: readonly string[], context: CommandContex
   }
 }
 
-/** Commander prints all of the help for `help nosuch`; as a command of its own the word is named, with the nearest one. */
+/** Adds the command `help`, which names an unknown command and the nearest known one. Commander's own prints the whole help. */
 function nameUnknown(program: Command, args: readonly string[]): readonly string[] {
   const [first, named = '-'] = args;
   if (first !== 'help' || named.startsWith('-')) return args;
@@ -127,7 +127,7 @@ function nameUnknown(program: Command, args: readonly string[]): readonly string
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
-/** `trestle completion SHELL` prints a script; the script asks the program itself what could come next. */
+/** `trestle completion SHELL` prints a script that calls the program to get the completions. */
 function registerCompletion(program: Command, context: CommandContext): void {
   program
     .command('completion')
@@ -144,7 +144,7 @@ function registerCompletion(program: Command, context: CommandContext): void {
     .action((words: readonly string[]) => context.stdout(`${completions(program, words).join('\n')}\n`));
 }
 
-/** What could stand in the place of the last word. */
+/** Returns the completions of the last word. */
 function completions(program: Command, words: readonly string[]): readonly string[] {
   const typed = words.at(-1) ?? '';
   let command = program;

@@ -106,7 +106,7 @@ interface LocalFile {
   readonly content: Uint8Array<ArrayBuffer>;
 }
 
-/** Reads them before anything is started, so that a wrong name costs nothing. */
+/** Reads the files before anything is started, so that a wrong name has no effect. */
 export async function readFiles(
   paths: readonly string[] = [],
   context: CommandContext,
@@ -201,7 +201,7 @@ function readMcpFile(file: unknown): McpServers {
   });
 }
 
-/** The task: the words of the command line, with standard input in the place of a final `-`. */
+/** Returns the task: the words of the command line, with standard input in place of a final `-`. */
 async function readPrompt(words: readonly string[], context: CommandContext): Promise<string> {
   const isPiped = words.at(-1) === '-';
   const given = (isPiped ? words.slice(0, -1) : words).join(' ');
@@ -221,7 +221,7 @@ export function taskFolder(
   return sharesFiles ? resolve(workingDirectory, folder ?? '.') : folder;
 }
 
-/** What every turn of the command is sent with: the folder only where `--folder` names it. */
+/** Returns the options of each turn of the command. The folder is sent only if `--folder` names it. */
 export function turnDefaults(
   { agent, model, folder: named, ask, allow, deny }: TurnCommandOptions,
   folder: string | undefined,

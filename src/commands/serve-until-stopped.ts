@@ -20,9 +20,9 @@ type LoadSettings = () => Promise<{
   readonly warnings: readonly string[];
 }>;
 
-/** The end of a worker in the conversation with its parent. */
+/** A worker's connection to its parent. */
 export interface WorkerLink {
-  /** Says that it serves. */
+  /** Reports that the worker serves. */
   ready(summary: SystemSummary): void;
   /** The figures of all workers, with the given ones as its own. */
   gather(own: readonly Figure[]): Promise<readonly (readonly Figure[])[]>;
@@ -30,7 +30,7 @@ export interface WorkerLink {
   onLeave(listener: () => void): void;
 }
 
-/** Makes a server do less than its settings ask for. */
+/** Restricts a server to less than its settings allow. */
 interface Restriction {
   narrow(settings: Settings): Settings;
   /** The methods that the bridge serves. */
@@ -47,7 +47,7 @@ interface WorkerPlace {
   link(own: () => Promise<Awaited<ReturnType<System['figures']>>>): WorkerLink;
 }
 
-/** Runs the system until a signal ends it. Logs go to standard error, what a person reads to standard output. */
+/** Runs the system until a signal ends it. Logs go to standard error, text for people to standard output. */
 export async function serve(
   services: readonly ServiceName[],
   options: Options,
@@ -166,7 +166,7 @@ function stopOnSignal(system: System, logger: Logger, link?: WorkerLink, done?: 
   return promise;
 }
 
-/** Reads the configuration again. One that has problems changes nothing. */
+/** Reads the configuration again. A configuration with problems changes nothing. */
 async function reload(
   system: System,
   load: LoadSettings,
@@ -241,7 +241,7 @@ function bannerText(
   return `${lines.join('\n')}\n`;
 }
 
-/** Commands as they reach this server: started by npm in a checkout, otherwise as an installed program. */
+/** Returns how to call commands for this server: by npm in a checkout, otherwise as an installed program. */
 function commandsFor(options: Options, { environment }: CommandContext): (words: string) => string {
   const script = environment.npm_lifecycle_event;
   const program = script === undefined || script === 'npx' ? 'trestle' : 'npm run -s trestle --';
@@ -254,7 +254,7 @@ function stateOf({ status, model }: SystemSummary['agents'][number]): string {
   return model === undefined ? state : `${state} (${model})`;
 }
 
-/** A command that works as printed: on a guarded server the token stays out of sight. */
+/** Returns a command that works as printed. On a server with a token, it names the variable instead of showing the token. */
 function tryLine({ services, url, guarded, database }: SystemSummary, command: (words: string) => string): string {
   if (services.includes('bridge') && database === 'SQLite') return command('run "Hello"');
   const json = `-H 'content-type: application/json'`;

@@ -44,7 +44,7 @@ export async function readLogin(context: CommandContext): Promise<ServerLogin | 
   return fail(context, `${file} is damaged; remove it and log in again`);
 }
 
-/** Readable by its owner alone, and never half written. */
+/** Writes the file so that only its owner can read it, and a crash never leaves a part of it. */
 export async function storeLogin(login: ServerLogin, context: CommandContext): Promise<string> {
   const file = loginFile(context);
   await mkdir(join(file, '..'), { recursive: true, mode: 0o700 });

@@ -20,7 +20,7 @@ const SESSION = 'the id of the session';
 const STATES = ['needs_you', 'running', 'waiting', 'idle', 'archived'];
 const MAX_TITLE = 60;
 
-/** Makes the action of a command that talks to a server: gets its words, a client of the server, the command and its options. */
+/** Returns the action of a command that calls a server: it gets the arguments, a client of the server, the command and its options. */
 export function commandAction(context: CommandContext): Action {
   return (run) =>
     (...given) => {
@@ -288,7 +288,7 @@ function changesText(files: Awaited<ReturnType<TrestleClient['sessions']['change
   );
 }
 
-/** Rows with their columns aligned, to the right from `firstNumber` on. Callers choose ids, so that every cell may hold anything. */
+/** Aligns the columns of rows, to the right from `firstNumber` on. Removes control characters, because callers choose ids. */
 export function table(given: readonly (readonly string[])[], firstNumber = Number.POSITIVE_INFINITY): string {
   const rows = given.map((row) => row.map(printable));
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
@@ -310,7 +310,7 @@ export function age(ms: number): string {
   return seconds < 86_400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
 }
 
-/** Prints the files that stood in the way of a call, from the details of its error, which is thrown again. */
+/** Prints the files that prevented a call, from the details of its error, and throws the error again. */
 function nameFiles(label: string, context: CommandContext): (error: unknown) => never {
   return (error) => {
     const { files } = (error as { data?: { files?: unknown } }).data ?? {};

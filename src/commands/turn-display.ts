@@ -125,7 +125,7 @@ interface WaitNoticeOptions {
 const SILENT_MS = 400;
 const CONFIRM_MS = 300;
 const LOOK_AGAIN_MS = 700;
-/** A turn can be silent for an hour, and each look is a request and a line in the log of the server. */
+/** The pause between reads grows, because a turn can be silent for an hour, and each read is a request and a line in the server's log. */
 const MAX_LOOK_AGAIN_MS = 10_000;
 const LOOK_TIMEOUT_MS = 10_000;
 
@@ -161,7 +161,7 @@ export function createWaitNotices(options: WaitNoticeOptions): { seen(update: Se
       await pause(options.clock, pauseMs, signal);
       const reason = signal.aborted || updates !== before ? undefined : await look();
       const isSilent = updates === before && !signal.aborted;
-      // Two looks agree: what has just changed is not worth a line.
+      // Print a reason only if two reads in a row agree, because a state that has just changed may change again.
       if (isSilent && reason !== undefined && reason === found && reason !== said) {
         said = reason;
         options.say(reason);

@@ -64,7 +64,7 @@ export function registerUsage(program: Command, context: CommandContext): void {
             : await readReport(login, query, context);
         const sessions = await sumSessions(trestle, completions, by, textOptions(options, ['owner'])).catch(
           (error: unknown) => {
-            // Someone whose plan includes no agents has calls to pay for, and no sessions.
+            // A user whose plan includes no agents has calls, but no sessions.
             if (!(error instanceof TrestleError) || error.code !== 'FORBIDDEN') throw error;
             return { by: 'agent', data: [], total: NOTHING, truncated: false } as const;
           },
@@ -106,7 +106,7 @@ async function readReport(
   );
 }
 
-/** Adds up the sessions whose last turn was in the days of the report. Archived ones have cost something too. */
+/** Adds up the sessions, archived ones too, whose last turn was in the days of the report. */
 async function sumSessions(
   trestle: TrestleClient,
   { from, to }: Pick<Report, 'from' | 'to'>,

@@ -93,7 +93,7 @@ export async function serveWithWorkers(
   }
 
   try {
-    // The first one creates what all share: the schemas of the database, and the secret key.
+    // The first worker starts alone, because it creates what all share: the schemas of the database, and the secret key.
     const summary = await parent.start(1);
     await Promise.all(Array.from({ length: count - 1 }, (_, index) => parent.start(index + 2)));
     if (!isOver) printSummary({ ...summary, pid: process.pid, workers: count }, options, context, file);
@@ -130,7 +130,7 @@ function createParent(logger: Logger): Parent {
   const gathering = new Map<number, { readonly got: (readonly Figure[])[]; wanted: number; done(): void }>();
   let lastId = 0;
 
-  /** Asks every worker for its figures, and sends them all to the one that wants them. */
+  /** Asks every worker for its metrics, and sends all of them to the worker that was asked for `/metrics`. */
   async function gather(asker: Worker, askedAs: number): Promise<void> {
     lastId += 1;
     const id = lastId;
@@ -245,7 +245,7 @@ export function linkToParent(own: () => Promise<readonly Figure[]>): WorkerLink 
       const { promise, resolve } = Promise.withResolvers<readonly (readonly Figure[])[]>();
       waiting.set(id, resolve);
       tell({ kind: 'gather', id });
-      // A parent that does not answer: what this worker knows is better than nothing.
+      // The parent does not respond: send only the metrics of this worker.
       const all = await withinTime(systemClock, 2 * GATHER_MS, promise, () => [figures]);
       waiting.delete(id);
       return all;
