@@ -10,29 +10,29 @@ const INTRODUCTION = `# Configuration
 
 <!-- Made by "trestle config docs" from the declarations of the settings: change those, not this file. -->
 
-Every setting has a default: Trestle runs without any configuration. Where a setting is given more than once,
-**flags** win over **environment variables**, these over the **file** and this over the defaults.
+Every setting has a default: Trestle runs without any configuration. If a setting is given more than once,
+**flags** override **environment variables**, which override the **file**, which overrides the defaults.
 
-- **File.** \`--config PATH\`, else \`TRESTLE_CONFIG\`, else \`trestle.yaml\` in the working directory if there is one. It is
-  YAML 1.2 in UTF-8, at most 256 KiB. A key with nothing after it counts as not written. A file that holds secrets should
-  have mode 0600; there is a warning when others may read it.
+- **File.** \`--config PATH\`, otherwise \`TRESTLE_CONFIG\`, otherwise \`trestle.yaml\` in the working directory, if there is one. The file is
+  YAML 1.2 in UTF-8, at most 256 KiB. Trestle ignores a key without a value. Give a file that contains secrets the
+  mode 0600; Trestle warns if others can read it.
 - **\`\${env:NAME}\`** anywhere in a value is replaced by that environment variable; \`$\${env:NAME}\` stands for the text itself.
-  Where the reference is all there is and the setting is empty by default, a variable that is not set counts as empty; anywhere
-  else it is a problem. What a variable holds is not expanded again. One reference may stand for a whole list or map.
-- **Environment.** Each setting below has a variable; some have an older name as well, which then wins. Lists are comma
-  separated; maps, and lists of groups, are given as YAML or JSON. A list or map from a variable replaces that of the file. An empty
-  variable counts as not set, except that an empty \`BRIDGE_REVIEW_AUTH_TOKEN\` clears the review token. A variable that
-  starts with \`TRESTLE_\` and belongs to no setting is a problem.
+  If the reference is the whole value and the default of the setting is empty, an unset variable counts as empty; anywhere
+  else it is an error. Trestle does not expand the content of a variable again. One reference can stand for a whole list or map.
+- **Environment.** Each setting below has a variable. Some also have an older name, which takes precedence. Separate the items of lists with
+  commas; write maps, and lists of groups, as YAML or JSON. A list or map from a variable replaces that of the file. An empty
+  variable counts as unset, except that an empty \`BRIDGE_REVIEW_AUTH_TOKEN\` clears the review token. A variable that
+  starts with \`TRESTLE_\` and belongs to no setting is an error.
 - **Flags.** \`--listen\`, \`--data-dir\`, \`--database\`, \`--log-level\`, \`--insecure\`.
 - **Durations** are a whole number with \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`: \`30s\`, \`10m\`, \`30d\`.
-- **Paths.** \`~/\` is the home directory. A relative path starts at the folder of the file that holds it; from a variable or
-  flag, at the working directory.
-- **Problems** are all reported together, with file, line and column, and the program ends with exit code 78.
-  \`trestle config check\` only looks; \`trestle config print --sources\` shows what is in force and where it comes from.
-- **Reload.** SIGHUP reads everything again. Settings marked *Reloaded* then apply immediately, all others after a restart; when
-  there is a problem, everything stays as it was.
+- **Paths.** \`~/\` is the home directory. A relative path starts at the folder of the configuration file; in a variable or
+  flag, it starts at the working directory.
+- **Errors.** Trestle reports all errors in one message, with file, line and column, and exits with code 78.
+  \`trestle config check\` only checks; \`trestle config print --sources\` shows the active settings and their sources.
+- **Reload.** SIGHUP reads everything again. Settings marked *Reloaded* then apply immediately, all others after a restart. If the
+  new configuration has errors, nothing changes.
 - **Secrets** are masked whenever settings are printed, as is the password in a database URL.
-- **Editors** with a YAML language server check the file against \`trestle config schema > trestle.schema.json\` when its first line
+- **Editors** with a YAML language server check the file against \`trestle config schema > trestle.schema.json\` if its first line
   is \`# yaml-language-server: $schema=./trestle.schema.json\`.
 `;
 
