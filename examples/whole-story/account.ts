@@ -34,7 +34,7 @@ export async function register(url: string, dataDirectory: string, { email, pass
   await call(`${url}/api/auth/register`, { body: { name: 'Ann', email, password, code } });
 }
 
-/** Gives the token of the new session. */
+/** Returns the token of the new session. */
 export async function logIn(url: string, { email, password }: Account): Promise<string> {
   const { token } = await call(`${url}/api/auth/login`, { body: { identifier: email, password } });
   return String(token);
@@ -50,14 +50,14 @@ export interface Person extends Account {
   readonly login: string;
 }
 
-/** The first administrator, with the link that the first start printed. Gives the token of the login. */
+/** Creates the first administrator with the link that the first start printed. Returns the token of the login. */
 export async function setUp(url: string, setupLink: string, { email, password }: Account): Promise<string> {
   const token = new URL(setupLink).hash.slice(1);
   await call(`${url}/api/auth/setup`, { body: { token, name: 'Root', email, password } });
   return logIn(url, { email, password });
 }
 
-/** An invitation by the administrator, its acceptance, a login, and a token for programs. */
+/** Invites a person as the administrator, accepts the invitation, logs in, and creates a token for programs. */
 export async function invite(
   url: string,
   admin: string,
@@ -76,17 +76,17 @@ export async function invite(
   return { name, email, password, plan, token, login, id: accepted.user.id };
 }
 
-/** A key of the completions API, which belongs to whoever is logged in. */
+/** Creates a key of the completions API for the user who is logged in. */
 export async function issueKey(url: string, token: string): Promise<IssuedKey> {
   return call(`${url}/api/auth/keys`, { credential: token, body: { name: 'the whole story' } });
 }
 
-/** What was used with a key, by model. */
+/** Returns what was used with a key, by model. */
 export async function usageOf(url: string, key: string): Promise<UsageReport> {
   return call(`${url}/usage?group_by=model`, { credential: key });
 }
 
-/** The status that a chat completion gets with this credential, or with none. */
+/** Returns the status of a chat completion with this credential, or without one. */
 export async function statusOfChat(url: string, credential: string): Promise<number> {
   const body = { model: 'demo/echo', messages: [{ role: 'user', content: 'Is anybody there?' }] };
   const response = await send(`${url}/v1/chat/completions`, { credential, body });

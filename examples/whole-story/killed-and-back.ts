@@ -8,9 +8,9 @@ export interface KilledStory {
   readonly client: TrestleClient;
   readonly agent: StoryAgent;
   readonly receiver: WebhookReceiver;
-  /** kill -9, nothing less. */
+  /** Kills Trestle with -9. */
   kill(): Promise<void>;
-  /** At the same address, with the same data. */
+  /** Starts Trestle at the same address, with the same data. */
   startAgain(): Promise<void>;
 }
 
@@ -18,7 +18,7 @@ const JOB_LIMIT_MS = 120_000;
 const count = (last: number) => Array.from({ length: last }, (_, index) => index + 1).join(' ');
 /** Too long to end before the kill. */
 const LONG_WALK = `Count with me: ${count(1500)}`;
-/** Long enough to be under way at the kill, short enough to be waited for when it is run again. */
+/** Long enough to run at the kill, short enough to wait for when it runs again. */
 const SHORT_WALK = `Count again: ${count(60)}`;
 
 /** The bridge dies in the middle of a turn and of two jobs, while a third one waits. */

@@ -5,7 +5,7 @@ const SHOWN_CHARACTERS = 1000;
 
 let chapters = 0;
 
-/** A step of the story begins. */
+/** Begins a step of the story. */
 export function chapter(title: string): void {
   chapters += 1;
   console.log(`\n${chapters}. ${title}`);
@@ -15,7 +15,7 @@ export function say(line: string): void {
   console.log(`   ${line}`);
 }
 
-/** Something that must be so for the story to go on. What was seen instead stands in the error. */
+/** Checks a condition, and ends the story with what was seen if it does not hold. */
 export function expect(holds: boolean, claim: string, seen: unknown): asserts holds {
   if (!holds) {
     const instead = JSON.stringify(seen).slice(0, SHOWN_CHARACTERS);
@@ -24,7 +24,7 @@ export function expect(holds: boolean, claim: string, seen: unknown): asserts ho
   say(`ok  ${claim}`);
 }
 
-/** Looks again and again until there is something to see. */
+/** Calls `look` until it returns something. */
 export async function until<Seen>(
   what: string,
   limitMs: number,
@@ -39,7 +39,7 @@ export async function until<Seen>(
   }
 }
 
-/** Tells a story to its end, or to the step that does not hold, takes down what it has set up, and ends the process. */
+/** Runs a story to its end, or to the step that does not hold, cleans up, and ends the process. */
 export async function perform(
   cleanUps: (() => unknown)[],
   tell: () => Promise<void>,
@@ -57,6 +57,6 @@ export async function perform(
   } finally {
     for (const cleanUp of cleanUps.reverse()) await cleanUp();
   }
-  // What was broken off may still be waiting for its own time limit.
+  // Interrupted steps may still wait for their own timeout.
   process.exit();
 }

@@ -1,5 +1,5 @@
-// An agent that is a program of its own: it speaks the Agent Client Protocol over its standard streams, says its process id,
-// and works until it is cancelled. With --deaf it takes notice of nothing, neither of that nor of SIGTERM.
+// An agent program: it speaks the Agent Client Protocol over its standard streams, reports its process id, and works until it
+// is cancelled. With --deaf, it ignores cancellation and SIGTERM.
 //   node patient-agent.ts [--deaf]
 import { createInterface } from 'node:readline';
 
@@ -10,7 +10,7 @@ interface Message {
 }
 
 const isDeaf = process.argv.includes('--deaf');
-/** Ends the prompt of a conversation that is being worked on. */
+/** Functions that end the running prompt of a conversation. */
 const ends = new Map<string, () => void>();
 let conversations = 0;
 
@@ -37,13 +37,13 @@ function answer({ method, params }: Message): object | Promise<object> {
 }
 
 if (isDeaf) process.on('SIGTERM', () => undefined);
-// Work that goes on whatever happens to the pipes.
+// Keeps the process alive after its pipes are closed.
 if (isDeaf) setInterval(() => undefined, 1000);
 for await (const line of createInterface({ input: process.stdin })) {
   const message = JSON.parse(line) as Message;
   const { id, method, params } = message;
   if (method === 'session/cancel' && !isDeaf) ends.get(String(params?.sessionId))?.();
   if (id === undefined || method === undefined) continue;
-  // Not awaited: a conversation that works keeps no other from being served.
+  // Not awaited, so that a running conversation does not delay others.
   void Promise.resolve(answer(message)).then((result) => write({ id, result }));
 }

@@ -12,7 +12,7 @@ const COMMAND_LIMIT_MS = 180_000;
 const STOP_LIMIT_MS = 45_000;
 const KEPT_CHARACTERS = 4000;
 
-/** As `npm start` and `npm run trestle` do. */
+/** The command that `npm start` and `npm run trestle` run. */
 const COMMAND = ['--max-semi-space-size=16', '--expose-gc', 'scripts/run.cjs', 'src/main.ts'];
 
 const children = new Set<ChildProcess>();
@@ -22,7 +22,7 @@ export interface RunningTrestle {
   readonly url: string;
   /** The link with which the first administrator sets up the program; empty when there is one. */
   readonly setupLink: string;
-  /** `SIGTERM` lets it finish, `SIGKILL` does not. Gives its exit code, or the signal that ended it. */
+  /** `SIGTERM` lets it finish, `SIGKILL` does not. Returns its exit code, or the signal that ended it. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number | string | null>;
 }
 
@@ -32,11 +32,11 @@ export interface TrestleOptions {
   /** Port 0 is any that is free. */
   readonly listen: string;
   readonly settings: object;
-  /** Tokens and keys, which have no place in a file. */
+  /** Tokens and keys, which are passed in the environment instead of a file. */
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** Starts Trestle as `npm start` does, in a process of its own, and waits until it says where it is. */
+/** Starts Trestle as `npm start` does, in a separate process, and waits until it prints its address. */
 export async function startTrestle({ folder, listen, settings, secrets }: TrestleOptions): Promise<RunningTrestle> {
   const file = join(folder, 'trestle.yaml');
   // JSON is YAML too.
@@ -71,14 +71,14 @@ export async function startTrestle({ folder, listen, settings, secrets }: Trestl
   }
 }
 
-/** Runs a command to its end, as `npm run trestle -- ...` does, and gives what it printed. */
+/** Runs a command to its end, as `npm run trestle -- ...` does, and returns its output. */
 export async function runTrestle(args: readonly string[]): Promise<string> {
   const command = [...COMMAND, ...args];
   const { stdout } = await promisify(execFile)(process.execPath, command, { cwd: PROJECT, timeout: COMMAND_LIMIT_MS });
   return stdout;
 }
 
-/** For the end of the story, wherever that is: nothing is left running, and nothing is started any more. */
+/** Ends every Trestle of the story, and prevents further starts. */
 export async function endEveryTrestle(): Promise<void> {
   isOver = true;
   await Promise.all([...children].map((child) => endChild(child, 'SIGTERM')));

@@ -4,7 +4,7 @@ import { delimiter, join } from 'node:path';
 import { agentFolder, agentPackages } from '../../scripts/agents/agent-packages.ts';
 import { agentsRoot } from '../../scripts/agents/agents-root.ts';
 
-/** Models of the story, which are aliases in Trestle's settings: one answers at once, one takes its time. */
+/** Models of the story, which are aliases in Trestle's settings: one responds immediately, one slowly. */
 export const QUICK_MODEL = 'quick';
 export const PATIENT_MODEL = 'patient';
 
@@ -14,7 +14,7 @@ export type StoryAgentId = 'opencode' | 'codex' | 'builtin';
 
 export interface StoryAgent {
   readonly id: StoryAgentId;
-  /** Empty for the built-in agent, which is no program. */
+  /** Empty for the built-in agent, which is not a program. */
   readonly command: string;
 }
 
@@ -30,7 +30,7 @@ interface AgentSetUp {
   environment(home: string): Readonly<Record<string, string>>;
 }
 
-/** How each agent is told to use our own /v1 and nothing else; in order of preference. */
+/** Settings that make each agent use only our own /v1, in order of preference. */
 const SET_UPS: Readonly<Record<Exclude<StoryAgentId, 'builtin'>, AgentSetUp>> = {
   opencode: {
     args: ['acp'],
@@ -105,7 +105,7 @@ function programsOf(id: 'opencode' | 'codex', environment: Environment): readonl
   ];
 }
 
-/** Writes the agent's own settings into a home made for the story, and gives what Trestle's settings say about agents. */
+/** Writes the agent's own settings into a home for the story, and returns the part of Trestle's settings about agents. */
 export async function setUpAgent({ id, command }: StoryAgent, home: string, baseUrl: string): Promise<object> {
   const key = `\${env:${KEY_VARIABLE}}`;
   const builtin = { model: QUICK_MODEL, base_url: baseUrl, api_key: key };

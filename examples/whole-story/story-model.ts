@@ -45,7 +45,7 @@ export interface StoryModel {
 }
 
 /**
- * A model API on this machine, in place of one that costs money. It does as the last prompt says: `RUN command` calls the tool of the
+ * A model API on this machine, in place of one that costs money. It follows the last prompt: `RUN command` calls the tool of the
  * agent that runs commands, `REPORT` is a long answer, `WAIT` begins an answer and does not end it, and `RECALL` says how many prompts it has seen.
  */
 export async function startStoryModel(): Promise<StoryModel> {

@@ -35,9 +35,9 @@ export interface Task {
 
 /** What people do themselves in the story: by hand in a browser and a terminal, or by calls over HTTP. */
 export interface Hands {
-  /** Creates the first administrator with the link of the first start, and gives the token of a login. */
+  /** Creates the first administrator with the link of the first start, and returns the token of a login. */
   setUp(url: string, link: string, admin: Account): Promise<string>;
-  /** Starts a task, allows what its agent asks for, and gives the id of the session when the task is done. */
+  /** Starts a task, allows what its agent asks for, and returns the id of the session when the task is done. */
   allow(task: Task): Promise<string>;
   /** A moment to look at: a page of the console, as this account sees it. */
   look(moment: string, url: string, account: Account, page: string): Promise<void>;
@@ -131,8 +131,8 @@ async function startInstances({ folder, database }: StoryOptions, modelUrl: stri
     database: { url: database },
     cluster: { notice: '0s' },
     agents: { catalog: ['builtin', 'claude', 'codex'], default: 'builtin', model: MODEL, builtin: { model: MODEL } },
-    // Both are people whom the operator of this machine trusts: their agents run as the user of the program.
-    // A busy machine takes its time to save a folder before a turn: without that there is no diff.
+    // The operator of this machine trusts both: without a sandbox, their agents run as the user of the program.
+    // A busy machine may need a while to save a folder before a turn; without the saved folder there is no diff.
     bridge: { trust_users: true, user_root: join(folder, 'people', '{user}'), checkpoints: { timeout: '1m' } },
     completions: {
       apis: { lab: { dialect: 'openai', base_url: modelUrl, api_key: 'none-needed' } },
@@ -238,7 +238,7 @@ async function schedule({ ben, clientOf, folders, hands, url }: Stage): Promise<
   await hands.look('schedules', url, ben, '/console/schedules');
 }
 
-/** The agent that loses has begun before the other one ends: nobody wins by an early start. */
+/** The losing agent begins before the other one ends, so no agent wins by an early start. */
 async function race({ ben, agents, clientOf, folder, folders, hands, url }: Stage): Promise<void> {
   chapter('Two agents race, each in a worktree of its own');
   const sign = join(folder, 'people', ben.id, 'the-other-one-works');
@@ -274,7 +274,7 @@ interface OwnersReport {
 
 const centsOf = ({ cost_usd }: { readonly cost_usd: number }) => Math.round(cost_usd * 1e6) / 1e4;
 
-/** Usage is written about once a second, off the way of the calls. */
+/** Trestle writes usage about once a second, independently of the calls. */
 async function metered({ url, admin, model, ann, ben, hands }: Stage, title: string): Promise<void> {
   chapter(title);
   const report = await until('all calls are metered', LIMIT_MS, async () => {

@@ -50,7 +50,7 @@ export function textOf(updates: readonly SessionUpdate[]): string {
   return updates.map(({ delta = '' }) => delta).join('');
 }
 
-/** Each once and in order. */
+/** Checks that each update came once and in order. */
 export function isRising(updates: readonly SessionUpdate[]): boolean {
   return updates.every(({ seq }, index) => index === 0 || seq > (updates[index - 1]?.seq ?? 0));
 }

@@ -52,7 +52,7 @@ export async function startWebhookReceiver(secret: string): Promise<WebhookRecei
   };
 }
 
-/** `t=<unix time>,v1=<hmac of "time.body">`; an old one may have been recorded and sent again by somebody else. */
+/** `t=<unix time>,v1=<hmac of "time.body">`; refuses old signatures, because an attacker may have recorded the call. */
 export function isSigned(secret: string, signature: string, body: string): boolean {
   const [, time = '', mark = ''] = /^t=(\d{1,12}),v1=([0-9a-f]{64})$/.exec(signature) ?? [];
   if (mark === '' || Math.abs(Date.now() / 1000 - Number(time)) > 5 * 60) return false;
