@@ -131,9 +131,15 @@ async function startInstances({ folder, database }: StoryOptions, modelUrl: stri
     database: { url: database },
     cluster: { notice: '0s' },
     agents: { catalog: ['builtin', 'claude', 'codex'], default: 'builtin', model: MODEL, builtin: { model: MODEL } },
-    // The operator of this machine trusts both: without a sandbox, their agents run as the user of the program.
+    // The operator of this machine trusts both: their agents run as the user of the program. In a sandbox, the agents of the
+    // race could not see the file by which one waits for the other.
     // A busy machine may need a while to save a folder before a turn; without the saved folder there is no diff.
-    bridge: { trust_users: true, user_root: join(folder, 'people', '{user}'), checkpoints: { timeout: '1m' } },
+    bridge: {
+      trust_users: true,
+      sandbox: 'off',
+      user_root: join(folder, 'people', '{user}'),
+      checkpoints: { timeout: '1m' },
+    },
     completions: {
       apis: { lab: { dialect: 'openai', base_url: modelUrl, api_key: 'none-needed' } },
       models: [{ name: MODEL, targets: [{ model: 'lab/story' }] }],
