@@ -25,20 +25,20 @@ export const TOUR: readonly TourStop[] = [
   {
     moment: 'terminal',
     title: 'Asked in the terminal',
-    text: 'Ben works in a terminal, after `trestle login`. Codex asks there, and one key is the answer.',
+    text: 'Ben works in a terminal, after `trestle login`. Codex asks there, and one key answers.',
     picture: 'A terminal: trestle run with Codex, which asks before it runs a command, and the keys for the answer',
   },
   {
     moment: 'diff-console',
     title: 'Diff and undo',
-    text: 'What a turn has changed is shown as a diff, whichever agent did it and with whichever tool. “Undo this turn” puts the files back; the story does so and checks it.',
+    text: 'The console shows the changes of a turn as a diff, for every agent and tool. “Undo this turn” restores the files; the story does this and checks it.',
     picture: 'The session of Ann: the turn is completed, and the pane beside it shows the new file as a diff',
     shown: /By the agent of Ann/,
   },
   {
     moment: 'schedules',
     title: 'Every morning',
-    text: 'A schedule makes a job of a task at certain times, or now.',
+    text: 'A schedule submits a task as a job at set times, or now.',
     picture: 'The schedules of Ben: one that runs on weekdays at eight',
     shown: 'what is new',
   },
@@ -52,21 +52,21 @@ export const TOUR: readonly TourStop[] = [
   {
     moment: 'budget',
     title: 'A budget is reached',
-    text: 'All model calls of all agents go through our own `/v1` and count for their owners. When Ann has spent her budget, her calls and her agents are refused, and Ben works on. The last call cost more than was estimated, so she ends a few cents above the budget.',
+    text: 'All model calls of all agents go through our own `/v1` and count for their owners. When Ann has spent her budget, her calls and her agents are refused, and Ben can continue. The last call cost more than estimated, so she ends a few cents above the budget.',
     picture: 'The usage of Ann in the console, with everything that she has spent',
     shown: /story/,
   },
   {
     moment: 'resumed',
     title: 'kill -9 of one of three instances',
-    text: 'An instance is killed in the middle of a turn. Someone who watches the session at another instance sees the turn end as interrupted, and the session goes on there with everything that was said. No update is lost, and none comes twice.',
+    text: 'An instance is killed in the middle of a turn. A user who watches the session on another instance sees the turn end as interrupted, and the session continues there with the whole conversation. No update is lost or repeated.',
     picture: 'The session of Ben: the first turn was interrupted, and the second one is completed',
     shown: 'I know of 2 prompts.',
   },
   {
     moment: 'usage',
     title: 'To the cent',
-    text: 'At the end, the usage of both adds up to what the model API has counted, to the cent.',
+    text: 'At the end, the usage of both equals what the model API has counted, to the cent.',
     picture: 'The usage of all people in the console, as the administrator sees it',
     shown: 'Ann',
   },
@@ -80,8 +80,8 @@ export function tourPage(): string {
   );
   return `# A tour in pictures
 
-The whole story, as [\`examples/whole-story.ts\`](../examples/whole-story.ts) tells it: with Claude and Codex, a browser, a terminal, PostgreSQL and a model API that is a part of the story.
-\`test/agents/tour.test.ts\` goes through all of it and checks each step; \`npm run test:console -- record-tour.ts docs\` writes this page and its pictures.
+The whole story, as [\`examples/whole-story.ts\`](../examples/whole-story.ts) tells it: with Claude and Codex, a browser, a terminal, PostgreSQL and the story's own model API.
+\`test/agents/tour.test.ts\` runs all of it and checks each step; \`npm run test:console -- record-tour.ts docs\` writes this page and its pictures.
 
 ${stops.join('\n')}
 Next: [the console](console.md), [agents](agents.md), [several machines](several-machines.md), [keys and usage](keys-and-usage.md).
