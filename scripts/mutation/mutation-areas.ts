@@ -12,8 +12,15 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
   // What keeps callbacks, nodes and upstreams from leading into the operator's network.
   'network-address': [
     {
-      sources: ['src/platform/network-address/*.ts'],
-      judges: ['test/platform/network-address/*.test.ts'],
+      sources: ['src/platform/network-address/{classify-address,ip-address}.ts'],
+      judges: [
+        'test/platform/network-address/{address-matcher,classify-address}.test.ts',
+        'test/platform/config/listen-address.test.ts',
+      ],
+    },
+    {
+      sources: ['src/platform/network-address/outgoing-proxy.ts'],
+      judges: ['test/platform/network-address/outgoing-proxy.test.ts'],
     },
   ],
   // Without the routes, which are mostly words and shapes: who may call them is judged for all routes together.

@@ -7,12 +7,18 @@ import {
   isMetadataName,
 } from '../../../src/platform/network-address/classify-address.ts';
 import fc from '../../kit/properties.ts';
-import { ADDRESS_VECTORS, REFUSED_NAMES } from './vectors.ts';
+import { ADDRESS_VECTORS, BORDERS, REFUSED_NAMES } from './vectors.ts';
 
 test('B-77: every spelling in the vector table has its class as the host of a URL', () => {
   for (const vector of ADDRESS_VECTORS) {
     const found = classifyHost(vector.host);
     assert.equal(found.kind === 'address' ? found.class : found.kind, vector.class, vector.host);
+  }
+});
+
+test('B-77: a range ends with its last address, and the neighbours of a metadata service are what their range is', () => {
+  for (const [kind, addresses] of Object.entries(BORDERS)) {
+    for (const address of addresses) assert.equal(classifyAddress(address), kind, address);
   }
 });
 
