@@ -58,6 +58,8 @@ process.once('exit', () => rmSync(workFolder, { recursive: true, force: true }))
 // Stryker starts `node` by its name, and compiled mutants are of no use to anybody later.
 process.env.PATH = [dirname(process.execPath), process.env.PATH].join(delimiter);
 process.env.NODE_COMPILE_CACHE = join(workFolder, 'compile-cache');
+// What does not come within this time on a free machine does not come at all with this mutant.
+process.env.TEST_PATIENCE_MS ??= '6000';
 process.chdir(PROJECT);
 await mkdir(CACHE, { recursive: true });
 for (const [area, parts] of Object.entries(MUTATION_AREAS)) {

@@ -92,15 +92,15 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
     },
     {
       sources: ['src/bridge/forwarding/call-node.ts'],
-      judges: ['test/bridge/forwarding/{call-peer,forward-headers,scripted-nodes}.test.ts'],
+      judges: ['test/bridge/forwarding/{call-peer,forward-headers}.test.ts'],
     },
     {
       sources: ['src/bridge/forwarding/update-relay.ts'],
-      judges: ['test/bridge/forwarding/{followed-sessions,session-following,update-relay}.test.ts'],
+      judges: ['test/bridge/forwarding/{follow-peer,session-following,update-relay}.test.ts'],
     },
     {
       sources: ['src/bridge/forwarding/create-forwarding.ts'],
-      judges: ['test/bridge/forwarding/{create-forwarding,followed-sessions}.test.ts'],
+      judges: ['test/bridge/forwarding/create-forwarding.test.ts'],
     },
   ],
   // Who may do what, and what an agent may do without asking.

@@ -1,8 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { timeLimit } from './time.ts';
+import { PATIENCE_MS, timeLimit } from './time.ts';
 
-/** On a machine with more to do than it can, it is stretched: a program may take half a minute to start there. */
-const PATIENCE_MS = 30_000;
 const PAUSE_MS = 5;
 
 /**

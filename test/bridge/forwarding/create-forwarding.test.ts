@@ -1,97 +1,24 @@
 import assert from 'node:assert/strict';
+import type { IncomingHttpHeaders } from 'node:http';
 import { describe, type TestContext, test } from 'node:test';
 import type { BridgeCaller } from '../../../src/bridge/access.ts';
-import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
-import { createForwarding, type ForwardingOptions } from '../../../src/bridge/forwarding/create-forwarding.ts';
+import type { ForwardedRequest } from '../../../src/bridge/forwarding/call-node.ts';
+import type { ForwardingOptions } from '../../../src/bridge/forwarding/create-forwarding.ts';
 import { MAIN, principalOf } from '../../../src/bridge/principal.ts';
-import type { BridgeGroups } from '../../../src/bridge/settings.ts';
-import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
-import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { Credential, Principal } from '../../../src/platform/identity/principal.ts';
-import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
 import { databasePlaces } from '../../kit/database-engines.ts';
-import { createFakeClock } from '../../kit/fake-clock.ts';
-import { type SeenRequest, startScriptedHttp } from '../../kit/scripted-http.ts';
 import { silentLogger } from '../../kit/silent-logger.ts';
 import { until } from '../../kit/until.ts';
-
-type Answer = (request: SeenRequest) => { readonly status?: number; readonly result?: unknown } | undefined;
-
-const selector = { role: '', zone: '', capability: '' };
-const rule = (methods: readonly string[], target: object) => ({
-  methods,
-  target: { node_id: '', selector, strategy: 'round_robin', ...target },
-});
-const client = (caller: Partial<BridgeCaller> = {}): BridgeClient => ({
-  caller: { principal: MAIN, ...caller },
-  sink: undefined,
-  stays: false,
-  resume: { afterSeq: undefined, idempotencyKey: '' },
-});
+import { type Answer, fromNode, rule, startForwarding } from './played-nodes.ts';
 
 describe('forwarding to nodes that a test plays, on sqlite', () => {
   const places = databasePlaces('sqlite');
-
-  /** A bridge `a` with nodes that answer as the test says; calls of all methods go to them by turns. */
-  async function start(
+  const start = (
     context: TestContext,
     nodes: Readonly<Record<string, Answer>>,
-    forwarding: object = {},
-    options: Partial<ForwardingOptions> = {},
-  ) {
-    const clock = createFakeClock();
-    const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
-    const peers: Record<string, Awaited<ReturnType<typeof startScriptedHttp>>> = {};
-    for (const [id, answer] of Object.entries(nodes)) {
-      peers[id] = await startScriptedHttp(context, (request) => {
-        const answered = answer(request);
-        if (answered === undefined) return;
-        const { status = 200, result = {} } = answered;
-        const { id: callId = null } = request.body === '' ? {} : JSON.parse(request.body);
-        const text = JSON.stringify({ jsonrpc: '2.0', id: callId, result });
-        const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) };
-        request.response.writeHead(status, headers).end(text);
-      });
-    }
-    const settings = {
-      bridge: { auth_token: 'main-token', method_prefix_aliases: ['acme'] },
-      distributed: {
-        ...{ local_node_id: 'a', task_forward_peer_id: '', task_forward_token: 'forward-token' },
-        nodes: Object.entries(peers).map(([id, { url }]) => ({
-          ...{ id, role: 'exec', zone: '', capabilities: [], bridge_endpoint: url },
-        })),
-        forwarding: {
-          ...{ hop_limit: 3, default_action: 'execute_local', routes: [] },
-          rules: [rule(['*'], { selector: { ...selector, role: 'exec' } })],
-          ...forwarding,
-        },
-      },
-    } as unknown as BridgeGroups;
-    const made = await createForwarding({
-      settings,
-      database,
-      links: { relay: (place, path) => `/relayed/${place}${path}` },
-      contract: '1.0.0',
-      withFiles: async (_owner, params) => params,
-      clock,
-      logger: silentLogger,
-      ...options,
-    });
-    context.after(() => made.stop());
-    const here: string[] = [];
-    const dispatch = made.wrap(({ method }) => {
-      here.push(method);
-      return { jobs: [], summary: {}, nextCursor: null };
-    });
-    const call = async (method: string, params: object = {}, from: Partial<BridgeCaller> = {}): Promise<unknown> => {
-      const given = { method, params, id: 1, requestId: 'req-1', caller: client(from), notify() {}, accept() {} };
-      const answer = await dispatch(given as unknown as MethodCall<BridgeClient>);
-      const { text } = answer as { readonly text?: string };
-      return text === undefined ? answer : JSON.parse(text);
-    };
-    const asked = (id: string) => (peers[id]?.requests ?? []).map(({ body }) => JSON.parse(body).method as string);
-    return { made, call, clock, peers, here, asked, settings };
-  }
+    forwarding?: object,
+    options?: Partial<ForwardingOptions>,
+  ) => startForwarding(context, places, nodes, forwarding, options);
   const ok: Answer = () => ({ result: { ok: true } });
 
   test('starts take turns over the nodes, an alias goes out under its own name, and settings decide what stays', async (t) => {
@@ -215,7 +142,7 @@ describe('forwarding to nodes that a test plays, on sqlite', () => {
   });
 
   test('jobs that were forwarded are listed with those of this bridge, with links that lead through it', async (t) => {
-    const artifacts = [{ url: '/api/artifacts/x' }];
+    const artifacts = [{ downloadUrl: '/api/artifacts/x' }];
     const { call, peers, made } = await start(
       t,
       {
@@ -227,11 +154,15 @@ describe('forwarding to nodes that a test plays, on sqlite', () => {
       { rules: [rule(['app.jobs.submit'], { node_id: 'b' })] },
     );
     await call('app.jobs.submit', { taskPrompt: 'x' });
-    const list = (await call('app.jobs.list')) as { jobs: { jobId: string; nodeId: string }[]; nodes: unknown[] };
+    const list = (await call('app.jobs.list')) as {
+      jobs: { jobId: string; nodeId: string; result: object }[];
+      nodes: unknown[];
+    };
     assert.deepEqual(
       list.jobs.map(({ jobId, nodeId }) => [jobId, nodeId]),
       [['job-1', 'b']],
     );
+    assert.deepEqual(list.jobs[0]?.result, { artifacts: [{ downloadUrl: '/relayed/node.b/api/artifacts/x' }] });
     assert.deepEqual(list.nodes, [
       { nodeId: 'a', status: 'ok' },
       { nodeId: 'b', status: 'ok' },
@@ -278,5 +209,144 @@ describe('forwarding to nodes that a test plays, on sqlite', () => {
     assert.deepEqual(asked('b'), ['session.start']);
     assert.equal(await first(), 'c');
     assert.equal(await first('1'), 'b', 'it lives there');
+  });
+
+  test('a drain waits no longer than turns may take, and a stop ends what is under way', async (t) => {
+    for (const [settleMs, expected] of [
+      [undefined, 25_000],
+      [() => 1000, 1000],
+    ] as const) {
+      const { made, call, clock, peers } = await start(t, { b: () => undefined }, {}, { settleMs });
+      const held = call('session.start', { sessionId: 's' });
+      await peers.b?.arrived(1);
+      let isSettled = false;
+      const settled = made.settle().then(() => {
+        isSettled = true;
+      });
+      await clock.advance(expected - 1);
+      assert.equal(isSettled, false);
+      await clock.advance(1);
+      await settled;
+      const ended = assert.rejects(held, {
+        code: 'TASK_FORWARD_FAILED',
+        details: { nodeId: 'b', reason: 'this node is shutting down', outcome: 'unknown' },
+      });
+      await Promise.all([made.stop(), ended]);
+      assert.equal(clock.pending(), 0);
+    }
+  });
+
+  test('a call goes out with the files that it names and with what its turn is found by', async (t) => {
+    const withFiles: ForwardingOptions['withFiles'] = async (owner, params) => ({ ...Object(params), filesOf: owner });
+    const { call, peers } = await start(t, { b: ok }, {}, { withFiles });
+    const resume = { afterSeq: 4, idempotencyKey: 'key-1' };
+    await call('session.start', { sessionId: 's' }, { principal: principalOf('review') }, { resume });
+    const [sent] = peers.b?.requests ?? [];
+    assert.deepEqual(JSON.parse(sent?.body ?? '').params, { sessionId: 's', filesOf: 'review' });
+    assert.deepEqual(
+      ['last-event-id', 'idempotency-key', 'x-request-id', 'x-app-forward-hop'].map((name) => sent?.headers[name]),
+      ['4', 'key-1', 'req-1', '1'],
+    );
+    assert.equal(sent?.path, '/acp/rpc');
+  });
+
+  test('what another bridge has sent for a third one goes on to it, on its path and for its caller', async (t) => {
+    const logged: object[] = [];
+    const logger = { ...silentLogger, debug: (about: unknown) => void logged.push(about as object) };
+    const { call, peers, here } = await start(t, { b: ok, c: ok }, {}, { logger });
+    const principal = principalOf('node:x:ann');
+    await call('session.start', { sessionId: 's' }, { principal, forwarded: fromNode() });
+    const [sent] = peers.c?.requests ?? [];
+    assert.deepEqual([peers.b?.requests.length, sent?.path], [0, '/gateway/c']);
+    assert.deepEqual(
+      ['source', 'target', 'hop', 'trace', 'owner'].map((name) => sent?.headers[`x-app-forward-${name}`]),
+      ['x', 'c', '2', 'trace-x', 'ann'],
+    );
+    const about = { method: 'session.start', requestId: 'req-1', source: 'x', target: 'c', hop: 1, trace: 'trace-x' };
+    assert.deepEqual(logged, [about]);
+    const refused = (changes: Partial<ForwardedRequest>) =>
+      call('session.start', { sessionId: 's' }, { principal, forwarded: fromNode(changes) });
+    await assert.rejects(refused({ hop: 3 }), { code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED' });
+    await assert.rejects(refused({ target: 'gone' }), { code: 'TASK_FORWARD_PEER_UNKNOWN' });
+    assert.deepEqual(here, []);
+    await refused({ target: 'a', hop: 3 });
+    assert.deepEqual(here, ['session.start'], 'one that has arrived is not limited');
+  });
+
+  test('a session of another node is followed there, as a call about it would go', async (t) => {
+    const personTokens = {
+      issue: ({ id }: Principal) => (id === 'user:ann' ? 'eyJh.e30.c2ln' : undefined),
+      forPayer: () => undefined,
+      read: async () => 'foreign' as const,
+    };
+    const { made, call, peers } = await start(t, { b: ok, c: ok }, {}, { personTokens });
+    const ann: Principal = { ...principalOf('user:ann'), credential: { isLive: () => true } as Credential };
+    await call('session.start', { sessionId: 'anns' }, { principal: ann });
+    const local: string[] = [];
+    const following = made.following({
+      follow: async (_principal: Principal, id: string) => void local.push(id),
+      forget: () => undefined,
+    } as never);
+    let lost = 0;
+    const follow = (caller: BridgeCaller, sessionId: string) =>
+      following.follow(caller, sessionId, 4, { drained: async () => true } as never, () => {
+        lost += 1;
+      });
+    const seen = async (id: string, count: number) => {
+      await peers[id]?.arrived(count);
+      const { path, headers } = peers[id]?.requests.at(-1) ?? { path: '', headers: {} };
+      const names = ['target', 'owner', 'person', 'hop', 'source', 'trace'];
+      return [path, ...names.map((name) => (headers as IncomingHttpHeaders)[`x-app-forward-${name}`])];
+    };
+    const path = (id: string) => `/acp?sessionId=${id}&afterSeq=4`;
+    await follow({ principal: ann, hop: 1 }, 'anns');
+    assert.deepEqual(await seen('b', 2), [path('anns'), 'b', 'user:ann', 'eyJh.e30.c2ln', '2', 'a', undefined]);
+    await follow({ principal: MAIN }, 'anns');
+    assert.deepEqual(await seen('b', 3), [path('anns'), 'b', 'user:ann', undefined, '1', 'a', undefined]);
+    const principal = principalOf('node:x:ann');
+    await follow({ principal, forwarded: fromNode() }, 'far');
+    assert.deepEqual(await seen('c', 1), [path('far'), 'c', 'ann', undefined, '2', 'x', 'trace-x']);
+    await until('the nodes to refuse', () => lost === 3);
+    await follow({ principal: principalOf('review') }, 'anns');
+    await follow({ principal, forwarded: fromNode({ target: 'a' }) }, 'mine');
+    await follow({ principal: MAIN }, 'nobodys');
+    assert.deepEqual(local, ['anns', 'mine', 'nobodys']);
+    const beyond = follow({ principal, forwarded: fromNode({ hop: 3 }) }, 'far');
+    await assert.rejects(beyond, { code: 'TASK_FORWARD_HOP_LIMIT_EXCEEDED' });
+    const unknown = follow({ principal, forwarded: fromNode({ target: 'gone' }) }, 'far');
+    await assert.rejects(unknown, { code: 'TASK_FORWARD_PEER_UNKNOWN' });
+  });
+
+  test('a node is asked for the jobs of a caller with their token, and for those of others without', async (t) => {
+    const personTokens = {
+      issue: () => 'eyJh.e30.c2ln',
+      forPayer: () => undefined,
+      read: async () => 'foreign' as const,
+    };
+    const submit = { rules: [rule(['app.jobs.submit'], { node_id: 'b' })] };
+    const { call, peers } = await start(t, { b: () => ({ result: { jobId: 'job-1' } }) }, submit, { personTokens });
+    const ann: Principal = {
+      ...{ ...principalOf('user:ann'), seesAll: true },
+      credential: { isLive: () => true } as Credential,
+    };
+    await call('app.jobs.submit', { taskPrompt: 'x' }, { principal: ann });
+    await call('app.jobs.submit', { taskPrompt: 'x' }, { principal: principalOf('review') });
+    await call('app.jobs.list', {}, { principal: ann });
+    const asked = (peers.b?.requests ?? [])
+      .slice(2)
+      .map(({ headers }) => [headers['x-app-forward-owner'], headers['x-app-forward-person']]);
+    assert.deepEqual(asked.sort(), [
+      ['review', undefined],
+      ['user:ann', 'eyJh.e30.c2ln'],
+    ]);
+  });
+
+  test('a call that no node takes is noted with the node and the reason', async (t) => {
+    const noted: unknown[] = [];
+    const logger = { ...silentLogger, warn: (...about: unknown[]) => void noted.push(about) };
+    const { call } = await start(t, { b: () => ({ status: 404 }) }, {}, { logger });
+    await assert.rejects(call('session.start', { sessionId: 's' }), { code: 'TASK_FORWARD_FAILED' });
+    const failure = { nodeId: 'b', reason: 'it serves nothing at this path', outcome: 'not_started' };
+    assert.deepEqual(noted, [[failure, 'a call could not be forwarded']]);
   });
 });

@@ -10,6 +10,7 @@ import { createPermissions, type PermissionSettings } from '../../../src/bridge/
 import type { Principal } from '../../../src/platform/identity/principal.ts';
 import { databasePlaces } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
+import { inTime } from '../../kit/in-time.ts';
 import { silentLogger } from '../../kit/silent-logger.ts';
 import { until } from '../../kit/until.ts';
 
@@ -53,12 +54,14 @@ describe('questions of turns on sqlite', () => {
       settings: { ...SETTINGS, ...settings },
     });
     permissions.onChange((permission) => changes.push(permission));
-    const turnOf = (given: Partial<AskingTurn> = {}) =>
-      permissions.forTurn({
+    const turnOf = (given: Partial<AskingTurn> = {}) => {
+      const turn = permissions.forTurn({
         ...{ sessionKey: 'k', sessionId: 's', owner: 'main', turnId: 'turn', folder: '/w' },
         ...{ setting: 'ask', editor: undefined },
         ...given,
       });
+      return { ...turn, ask: (...asked: Parameters<typeof turn.ask>) => inTime('an answer', turn.ask(...asked)) };
+    };
     const openOnes = (count: number) =>
       until(`${count} open questions`, async () => {
         const found = await permissions.list(MAIN, {});
