@@ -17,6 +17,8 @@ export const MUTATION_AREAS: Readonly<Record<string, readonly MutationPart[]>> =
         'test/platform/network-address/{address-matcher,classify-address}.test.ts',
         'test/platform/config/listen-address.test.ts',
       ],
+      // Thousands of addresses by chance take longer than all others together.
+      without: 'classification never throws|an IPv4 address has the same class',
     },
     {
       sources: ['src/platform/network-address/outgoing-proxy.ts'],
