@@ -49,7 +49,7 @@ for (const [text, wrong, fix] of BAD) {
 
 test('a host name has labels of 1 to 63 letters, digits and inner hyphens, and at most 253 characters', () => {
   const longest = `${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(61)}`;
-  for (const name of ['a', 'my-host', '9to5.example', '1.a', 'under_score', 'a'.repeat(63), longest]) {
+  for (const name of ['a', 'my-host', 'node1', 'a.b2', '9to5.example', '1.a', 'under_score', 'a'.repeat(63), longest]) {
     assert.equal(isHostName(name), true, name);
   }
   const refused = ['', '.', 'a.', '.a', 'a..b', '-a', 'a-', 'x.-a', 'x.a-', 'a b', 'ä', 'a:b', '1', '1.2.3.4', 'a.1'];
