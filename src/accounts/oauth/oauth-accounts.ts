@@ -119,7 +119,7 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
         return (await linked(namespace, identity)) ?? { problem: 'account_exists' };
       }
       const found = await invitations.byEmail(email, clock.now());
-      const invitation = found !== undefined && (await isStillBacked(found, users)) ? found : undefined;
+      const invitation = found !== undefined && (await isStillBacked(found, parts)) ? found : undefined;
       const refusal = refusalOf(email, invitation);
       if (refusal !== undefined) return { problem: refusal };
       for (const name of nameChoices(identity.name, email)) {

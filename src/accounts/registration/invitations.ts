@@ -9,7 +9,7 @@ import type { Acceptance, Invitation, NewInvitation } from '../contract/registra
 import { tokenKey } from '../flows.ts';
 import { invitationMail } from '../mail/messages.ts';
 import { requirePlan } from '../owners.ts';
-import { mayActOn, requireRole } from '../permissions.ts';
+import { holdsPermission, isAdminRole, mayActOn, type PermissionMatrix, requireRole } from '../permissions.ts';
 import type { InvitationRow } from '../storage/accounts-schema.ts';
 import { createInvitationStore } from '../storage/administration-stores.ts';
 import type { TeamStore } from '../storage/team-store.ts';
@@ -33,13 +33,13 @@ interface Invitations {
 type Parts = AccountsCore;
 
 export function createInvitations(parts: Parts): Invitations {
-  const { database, users, audit, clock, randomness, makeId } = parts;
+  const { database, audit, clock, randomness, makeId } = parts;
   const store = createInvitationStore(database);
   const createPerson = createPersonCreation(parts);
   const entryOf = (event: string, id: string, { id: actor, head }: Actor, details: Record<string, unknown>) =>
     audit.statement({ event, actor, subject: id, ...(head !== undefined && { head }), details });
 
-  async function requireTeam(id = ''): Promise<string> {
+  async function requireTeam(id: string): Promise<string> {
     if (id !== '' && (await parts.teams.byId(id)) === undefined) throw new AppError('TEAM_NOT_FOUND');
     return id;
   }
@@ -52,14 +52,16 @@ export function createInvitations(parts: Parts): Invitations {
       if (mailed && email === '') throw new AppError('MISSING_CREDENTIALS', { fields: 'the email to mail it to' });
       const now = clock.now();
       const token = createToken(randomness);
+      const { plan = '', team = '' } = given;
+      if (!mayGive(actor.role, { plan, team })) throw new AppError('FORBIDDEN');
       const row: InvitationRow = {
         id: makeId('inv_'),
         token_hash: tokenKey(token),
         email,
         mailed: mailed ? 1 : 0,
         role: requireRole(given.role ?? 'user', actor.role),
-        plan: requirePlan(given.plan ?? '', parts.settings()),
-        team: await requireTeam(given.team),
+        plan: requirePlan(plan, parts.settings()),
+        team: await requireTeam(team),
         created_by: actor.id,
         created_at: now,
         expires_at: now + LIFETIME_MS,
@@ -87,7 +89,7 @@ export function createInvitations(parts: Parts): Invitations {
     async accept(given, head) {
       const now = clock.now();
       const row = await store.byTokenHash(tokenKey(given.token), now);
-      if (row === undefined || !(await isStillBacked(row, users))) throw new AppError('INVALID_TOKEN');
+      if (row === undefined || !(await isStillBacked(row, parts))) throw new AppError('INVALID_TOKEN');
       if (parts.settings().registration === 'closed') throw new AppError('REGISTRATION_CLOSED');
       const address = given.email ?? row.email;
       if (address === '')
@@ -122,13 +124,24 @@ export function intoTeam(teams: TeamStore, { team }: InvitationRow, userId: stri
   return team === '' ? [] : teams.putMember({ team_id: team, user_id: userId, role: 'member', created_at: now });
 }
 
-/** What an invitation gives is never more than its author could give now. */
+/** Whether a role may give what an invitation gives besides a role: plans and teams are for administrators to give. */
+function mayGive(role: string, { plan, team }: Pick<InvitationRow, 'plan' | 'team'>): boolean {
+  return isAdminRole(role) || (plan === '' && team === '');
+}
+
+/** Whether the author of an invitation may give now what it gives. */
 export async function isStillBacked(
-  { created_by: author, role }: InvitationRow,
-  users: AccountsCore['users'],
+  invitation: InvitationRow,
+  { users, userObjects }: Pick<AccountsCore, 'users' | 'userObjects'>,
 ): Promise<boolean> {
-  const user = await users.byId(author);
-  return user !== undefined && user.active === 1 && mayActOn(user.role, role);
+  const author = await users.byId(invitation.created_by);
+  if (author === undefined || author.active !== 1) return false;
+  const matrix: PermissionMatrix = await userObjects.matrix();
+  return (
+    holdsPermission(author.role, 'admin.users.role.write', matrix) &&
+    mayActOn(author.role, invitation.role) &&
+    mayGive(author.role, invitation)
+  );
 }
 
 function describe(row: InvitationRow): Invitation {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
 import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
@@ -146,4 +147,44 @@ test('nobody grants what they do not hold, neither by a grant nor by leaving a r
   // To take something away from others, or from themselves, is no grant.
   const less = await write(accounts, operator, 1, { ...kept, 'admin.audit.read': { operator: false } });
   assert.equal(less.status, 200, less.text);
+});
+
+test('an invitation gives no more than its author could give now, and only administrators give a plan or a team', async (t) => {
+  const accounts = await startAccounts(t, { plans: '{ pro: { models: ["*"] } }' });
+  const root = await loggedInAs(accounts, 'admin', 'root');
+  const admin = await loggedInAs(accounts, 'admin');
+  const operator = await loggedInAs(accounts, 'operator');
+  const { team } = (await accounts.post('teams', { name: 'Trusted' }, { token: root.token })).body;
+  const invite = async ({ token }: Token, given: object) => {
+    const { status, body } = await accounts.post('admin/invitations', given, { token });
+    return status === 201 || status === 200 ? String(body.token) : `${status} ${body.error}`;
+  };
+  let guests = 0;
+  const accept = async (token: string) => {
+    guests += 1;
+    const given = { token, name: `guest${guests}`, email: `guest${guests}@example.org`, password: GOOD_PASSWORD };
+    const { status, body } = await accounts.post('invitations/accept', given);
+    return `${status} ${body.error ?? ''}`;
+  };
+  const role = (id: string, to: string) => accounts.post(`admin/users/${id}/role`, { role: to }, { token: root.token });
+
+  const mayInvite = { 'admin.users.role.write': { operator: true } };
+  assert.equal((await write(accounts, root, 0, mayInvite)).status, 200);
+  assert.equal(await invite(operator, { plan: 'pro' }), '403 forbidden', 'POST users/:id/plan is not for operators');
+  assert.equal(await invite(operator, { team: team.id }), '403 forbidden', 'POST teams/:id/members is not either');
+  const plain = [await invite(operator, {}), await invite(operator, { plan: '', role: 'user' })];
+  assert.equal(await accept(plain[0] ?? ''), '201 ');
+  assert.equal((await write(accounts, root, 1, {})).status, 200);
+  assert.equal(await accept(plain[1] ?? ''), '400 invalid_token', 'operators may invite nobody now');
+
+  const generous = await Promise.all([{}, { plan: 'pro' }, { team: team.id }, {}].map((given) => invite(admin, given)));
+  assert.equal(await accept(generous[0] ?? ''), '201 ');
+  assert.equal((await write(accounts, root, 2, mayInvite)).status, 200);
+  await role(admin.id, 'operator');
+  assert.equal(await accept(generous[1] ?? ''), '400 invalid_token', 'operators give no plan');
+  assert.equal(await accept(generous[2] ?? ''), '400 invalid_token', 'operators put nobody into a team');
+  await role(admin.id, 'user');
+  assert.equal(await accept(generous[3] ?? ''), '400 invalid_token', 'users invite nobody');
+  await role(admin.id, 'admin');
+  assert.equal(await accept(generous[3] ?? ''), '201 ', 'their author may give it again');
 });
