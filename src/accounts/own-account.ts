@@ -51,7 +51,8 @@ export function createProfile(parts: ProfileParts) {
   /** The answer and the work are the same whether or not someone has the address: its owner gets a notice instead. */
   async function sendCode(user: FoundSession, email: string, password: string | undefined, head: RequestHead) {
     const proof = await parts.reauthentication.passwordOrFreshLogin(user, password, head);
-    await limiter.takeMail({ email, address: head.address, session: user.session_id });
+    // Without the session, because the recipient is not the caller: the limits on mails to strangers apply.
+    await limiter.takeMail({ email, address: head.address });
     const [other, blocked] = await Promise.all([users.byEmail(email), parts.blacklist.has(email)]);
     const code = await codes.current(email, user.id);
     const message = other === undefined ? registrationCodeMail(email, code) : accountExistsMail(email);

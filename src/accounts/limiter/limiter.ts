@@ -59,7 +59,7 @@ export const POLICIES = {
     what: 'mails that one client address asks for',
     key: 'address',
     rule: { limit: 30, windowMs: HOUR_MS },
-    exempt: 'login sessions',
+    exempt: 'login sessions, for their own address',
   },
   mail_pair_minute: {
     what: 'mails to one recipient that one requester asks for',
@@ -77,13 +77,13 @@ export const POLICIES = {
     what: 'mails to one recipient that anyone asks for',
     key: 'recipient',
     rule: { limit: 10, windowMs: HOUR_MS },
-    exempt: 'login sessions; afterwards one mail in ten minutes',
+    exempt: 'login sessions, for their own address; afterwards one mail in ten minutes',
   },
   mail_recipient_trickle: {
     what: 'mails to one recipient once mail_recipient is used up: its token or code lives longer than this window',
     key: 'recipient',
     rule: { limit: 1, windowMs: 10 * MINUTE_MS },
-    exempt: 'login sessions',
+    exempt: 'login sessions, for their own address',
   },
   oauth_start: {
     what: 'logins with other providers that one client address begins',

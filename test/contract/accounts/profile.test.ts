@@ -97,3 +97,16 @@ test('a change of address says nothing of who has an account, needs more than a 
   const outside = await change({ email: 'ann@elsewhere.example', password: ann.password });
   assert.deepEqual([outside.status, outside.body.error], [403, 'domain_not_allowed']);
 });
+
+test('the limits of mails to a stranger hold for a change of address, whoever is logged in', async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.loggedIn('Ann');
+  const ask = async (email: string, from: string) =>
+    (await accounts.call('PATCH', 'profile', { body: { email }, token: ann.token, from })).status;
+  const toMany = [];
+  for (let count = 0; count < 32; count += 1) toMany.push(await ask(`stranger${count}@example.org`, '10.9.0.1'));
+  assert.deepEqual(toMany, [...Array(30).fill(200), 429, 429], '30 an hour by one client address');
+  const toOne = [];
+  for (let count = 0; count < 12; count += 1) toOne.push(await ask('victim@example.org', `10.9.1.${count}`));
+  assert.deepEqual(toOne, [...Array(11).fill(200), 429], '10 an hour to one recipient, then one in ten minutes');
+});
