@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -46,6 +46,16 @@ describe('faults on SQLite', () => {
     assert.ok(acknowledged.length >= 1040);
     // Each batch was stored as a whole.
     assert.deepEqual(new Set(entries.map((entry) => entry.item)), stored);
+  });
+
+  test('after a file that could not be opened for long reads, they work again as soon as it can', async () => {
+    const file = join(places.folder(), 'away.db');
+    const database = await places.open<SampleSchema>(sampleDatabase, { location: { engine: 'sqlite', file } });
+    const count = () => database.read(database.query.selectFrom('items').select('id').compile());
+    await rename(file, `${file}.away`);
+    await assert.rejects(count(), { code: 'STORAGE_UNAVAILABLE' });
+    await rename(`${file}.away`, file);
+    assert.deepEqual(await count(), []);
   });
 
   test('a full disk refuses writes, reads go on, and when there is room again so do writes', async (context) => {

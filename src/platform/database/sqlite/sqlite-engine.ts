@@ -33,7 +33,7 @@ export async function openSqliteEngine(file: string, limits: Partial<SqliteLimit
   await makePrivateFile(file);
   const writer = claimThread('writer');
   const { writing, near } = await openBoth(writer, file);
-  let reader: { claim: ThreadClaim; connection: Promise<number> } | undefined;
+  let reader: FarReader | undefined;
   let closing = false;
   let batches = 0;
   let reads = 0;
@@ -54,11 +54,11 @@ export async function openSqliteEngine(file: string, limits: Partial<SqliteLimit
   const refuseWhenClosing = (): void => {
     if (closing) throw new AppError('SHUTTING_DOWN');
   };
-  const farReader = (): { claim: ThreadClaim; connection: Promise<number> } => {
-    if (reader?.claim.thread.isAlive()) return reader;
-    void reader?.claim.release();
-    const claim = claimThread('reader');
-    reader = { claim, connection: claim.thread.open(file, 'read') };
+  const farReader = (): FarReader => {
+    const isAlive = reader?.claim.thread.isAlive() === true;
+    if (reader !== undefined && isAlive && !reader.hasFailed) return reader;
+    if (!isAlive) void reader?.claim.release();
+    reader = openReader(reader !== undefined && isAlive ? reader.claim : claimThread('reader'), file);
     return reader;
   };
   const readFar = async <Row>(statement: Runnable<Row>): Promise<Row[]> => {
@@ -172,6 +172,21 @@ export async function openSqliteEngine(file: string, limits: Partial<SqliteLimit
   };
 }
 
+interface FarReader {
+  readonly claim: ThreadClaim;
+  readonly connection: Promise<number>;
+  /** The connection could not be opened: the next read opens another one, because the cause may be gone, such as a lack of file descriptors. */
+  hasFailed: boolean;
+}
+
+function openReader(claim: ThreadClaim, file: string): FarReader {
+  const reader: FarReader = { claim, connection: claim.thread.open(file, 'read'), hasFailed: false };
+  reader.connection.catch(() => {
+    reader.hasFailed = true;
+  });
+  return reader;
+}
+
 interface NearReader {
   /** Undefined when the file cannot be read without waiting. */
   read<Row>(statement: Runnable<Row>): Row[] | undefined;
@@ -214,7 +229,7 @@ async function lookAt<T>(
   }
 }
 
-async function closeReader(reader: { claim: ThreadClaim; connection: Promise<number> }): Promise<void> {
+async function closeReader(reader: FarReader): Promise<void> {
   await reader.connection.then((connection) => reader.claim.thread.closeConnection(connection)).catch(() => undefined);
   await reader.claim.release();
 }
