@@ -192,6 +192,7 @@ async function* followSession(options: FollowSessionOptions): AsyncGenerator<Ses
     signal.throwIfAborted();
     const queue = createUpdateQueue(maxWaitingUpdates);
     const query = new URLSearchParams({ sessionId, afterSeq: String(last) });
+    const before = last;
     let link: SocketLink | undefined;
     let isFull = false;
     try {
@@ -208,7 +209,7 @@ async function* followSession(options: FollowSessionOptions): AsyncGenerator<Ses
       await retries.failed(error);
       continue;
     }
-    retries.progressed();
+    const openedAt = performance.now();
     const { close, closed } = link;
     signal.addEventListener('abort', close, { once: true });
     if (signal.aborted || isFull) close();
@@ -219,6 +220,8 @@ async function* followSession(options: FollowSessionOptions): AsyncGenerator<Ses
       signal.removeEventListener('abort', close);
       close();
     }
+    if (isFull || last > before) retries.progressed();
+    else await retries.ended(performance.now() - openedAt);
   }
 }
 

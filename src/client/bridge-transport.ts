@@ -1,6 +1,6 @@
 import type { SessionResult, StartParams } from '../bridge/contract/session.ts';
 import type { SessionUpdate } from '../bridge/contract/session-update.ts';
-import { clientError, TrestleError } from './trestle-error.ts';
+import { clientError, connectionLost, TrestleError } from './trestle-error.ts';
 
 /** One way of talking to a bridge. */
 export interface BridgeTransport {
@@ -56,6 +56,9 @@ export function defer<Value>(): Deferred<Value> {
   return { promise, resolve, reject };
 }
 
+/** The longest time of a timer; Node and browsers end a longer one immediately. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** When to stop waiting. */
 interface CallLimits {
   /** Its reason is the error to end with. */
@@ -69,7 +72,8 @@ export function createCallLimits({ signal, timeoutMs }: CallOptions, closed: Abo
   const onAbort = () => stop.abort(clientError('ABORTED', 'The call was aborted.', { cause: signal?.reason }));
   const onClose = () => stop.abort(clientError('CLIENT_CLOSED', 'The client was closed.'));
   const onTimeout = () => stop.abort(clientError('TIMEOUT', `There was no answer within ${timeoutMs} ms.`));
-  const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timeoutMs);
+  const isLimited = timeoutMs !== undefined && timeoutMs <= MAX_TIMER_MS;
+  const timer = isLimited ? setTimeout(onTimeout, timeoutMs) : undefined;
   signal?.addEventListener('abort', onAbort);
   closed.addEventListener('abort', onClose);
   if (closed.aborted) onClose();
@@ -107,27 +111,38 @@ interface Retries {
   progressed(): void;
   /** Waits before the next attempt. Throws the error when it does not pass by itself, or has lasted too long. */
   failed(error: unknown): Promise<void>;
+  /** A connection has ended that was open for so long. A short one counts as a failure, because the next one may end as soon. */
+  ended(openMs: number): Promise<void>;
 }
 
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 5000;
+const SHORT_MS = 1000;
 
 export function createRetries(limitMs: number, signal: AbortSignal): Retries {
   let since: number | undefined;
   let attempts = 0;
+  function progressed(): void {
+    since = undefined;
+    attempts = 0;
+  }
+
+  async function failed(error: unknown): Promise<void> {
+    if (!isPassing(error)) throw error;
+    const now = performance.now();
+    since ??= now;
+    const pauseMs = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts) * (0.5 + randomFraction() / 2);
+    attempts += 1;
+    if (now + pauseMs - since > limitMs) throw error;
+    if (await sleep(pauseMs, signal)) attempts = 0;
+  }
+
   return {
-    progressed() {
-      since = undefined;
-      attempts = 0;
-    },
-    async failed(error) {
-      if (!isPassing(error)) throw error;
-      const now = performance.now();
-      since ??= now;
-      const pauseMs = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts) * (0.5 + randomFraction() / 2);
-      attempts += 1;
-      if (now + pauseMs - since > limitMs) throw error;
-      if (await sleep(pauseMs, signal)) attempts = 0;
+    progressed,
+    failed,
+    async ended(openMs) {
+      if (openMs < SHORT_MS) await failed(connectionLost('the connection was closed as soon as it was open'));
+      else progressed();
     },
   };
 }

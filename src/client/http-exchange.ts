@@ -3,6 +3,7 @@ import {
   type CallOptions,
   defer,
   MAX_MESSAGE_CHARACTERS,
+  MAX_TIMER_MS,
   parseMessage,
   type RpcMessage,
   type RpcRequest,
@@ -33,7 +34,6 @@ interface HttpExchangeOptions {
 const HEAD_MS = 120_000;
 /** What stands before a bridge answers with these while the bridge is away. */
 export const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
-export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
   const { rpcUrl, streamSilenceMs } = options;

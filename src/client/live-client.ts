@@ -123,6 +123,8 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
   let status: LiveStatus = { isOpen: false, heardAt: 0, clockAheadMs: 0, problem: undefined };
   let link: SocketLink | undefined;
   let isRunning = false;
+  /** The last listener has stopped, so the end of the connection is no failure. */
+  let isClosedHere = false;
 
   function change(next: Partial<LiveStatus>): void {
     status = { ...status, ...next };
@@ -215,7 +217,8 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
         await retries.failed(error);
         continue;
       }
-      retries.progressed();
+      const openedAt = performance.now();
+      isClosedHere = false;
       change({ isOpen: true, heardAt: Date.now(), problem: undefined });
       // What happened before the connection is in the lists only.
       if (watched.size > 0) void sendWatch(watched);
@@ -224,6 +227,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
       await link.closed;
       link = undefined;
       change({ isOpen: false });
+      if (!isClosedHere) await retries.ended(performance.now() - openedAt);
     }
   }
 
@@ -242,7 +246,9 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
   }
 
   function closeUnlessWanted(): void {
-    if (!isWanted()) link?.close();
+    if (isWanted()) return;
+    isClosedHere = true;
+    link?.close();
   }
   closed.addEventListener('abort', closeUnlessWanted);
 

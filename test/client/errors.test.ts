@@ -135,3 +135,11 @@ async function startAnything(scope: Scope) {
     },
   };
 }
+
+test('a timeout that is longer than a timer can be is no timeout', async (t) => {
+  const { url } = await startBridge(t, { providers: [createScriptedProvider('alpha')] });
+  const client = clientOf(t, { url, callTimeoutMs: Number.POSITIVE_INFINITY });
+  await client.capabilities();
+  await client.jobs.stats({ timeoutMs: 2 ** 31 });
+  assert.equal((await client.session('s').start('hello', { timeoutMs: 30 * 24 * 3_600_000 }).result).output, 'hello');
+});

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createRetries } from '../../src/client/bridge-transport.ts';
+import type { WebSocketLike } from '../../src/client/socket-link.ts';
 import { connectionLost } from '../../src/client/trestle-error.ts';
+import { clientOf } from '../kit/bridge/client-of.ts';
 
 /** Browsers have these; Node has not. */
 type Listening = Partial<Pick<EventTarget, 'addEventListener' | 'removeEventListener'>>;
@@ -45,3 +47,34 @@ test('a browser whose network is back is not made to wait, and the pauses begin 
   await next;
   assert.equal(listening, 0, 'nothing listens when nothing waits');
 });
+
+/** Opens, and is closed by the other side in the same moment. */
+function closedSocket(): WebSocketLike {
+  const socket = new EventTarget();
+  setImmediate(() => {
+    socket.dispatchEvent(new Event('open'));
+    setImmediate(() => socket.dispatchEvent(new Event('close')));
+  });
+  return Object.assign(socket, { send: () => undefined, close: () => undefined }) as unknown as WebSocketLike;
+}
+
+for (const what of ['a watcher', 'a follower'] as const) {
+  test(`${what} whose connections are closed as soon as they open connects with pauses, and not without end`, async (t) => {
+    let opened = 0;
+    const openSocket = () => {
+      opened += 1;
+      return closedSocket();
+    };
+    const client = clientOf(t, { url: 'http://127.0.0.1:1', transport: 'websocket', openSocket, reconnectMs: 400 });
+    if (what === 'a watcher') {
+      client.live.watch(['sessions'], () => undefined);
+      await new Promise((resolve) => setTimeout(resolve, 400));
+    } else {
+      const read = async () => {
+        for await (const _ of client.session('s').follow());
+      };
+      await assert.rejects(read(), { code: 'CONNECTION_LOST' });
+    }
+    assert.ok(opened > 1 && opened < 10, `${opened} connections`);
+  });
+}
