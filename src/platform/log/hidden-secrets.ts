@@ -79,7 +79,7 @@ const SCHEMES = /\b(bearer|basic)(\s{1,4})[^\s"'\\,;]{4,}/gi;
 const HEADERS = /\b((?:proxy-)?authorization|(?:set-)?cookie)(\\*["']?\s{0,3}[:=]\s{0,3}\\*["']?)[^\r\n"'\\]+/gi;
 /** Keys whose maker gave them a prefix to be found by: ours, and those of the model APIs and forges. */
 const SHAPES =
-  /(?<![A-Za-z0-9])(tsk_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_)[\w-]{8,}/g;
+  /(?<![A-Za-z0-9])(tsk_|tpt_|trk_|agt_|whs_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_)[\w-]{8,}/g;
 const WEB_TOKENS = /(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?/g;
 const USER_INFO = /([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#"'<>\\]{1,1000}@/gi;
 const NAMED = /(?<![\w.%-])([A-Za-z_][\w.%-]{1,63})(\\*["']?\s{0,3}[:=]\s{0,3})/g;
