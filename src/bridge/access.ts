@@ -6,8 +6,8 @@ import type { FailureThrottle, NotedFailure } from '../platform/http/failure-thr
 import type { CrossOrigin, Guard, RequestHead } from '../platform/http/surface.ts';
 import {
   atWorkFor,
-  FRESH_LOGIN_MS,
   type Identify,
+  isFreshLogin,
   isOwnCredential,
   ownersSought,
   type PersonTokens,
@@ -204,7 +204,7 @@ export function createBridgeAccess(options: BridgeAccessOptions): BridgeAccess {
       if (!seesAll || (role !== 'root' && role !== 'admin')) throw new AppError('FORBIDDEN');
       if (credential === undefined) return caller;
       if (credential.loggedInAt === undefined) throw new AppError('LOGIN_REQUIRED');
-      if (options.clock.now() - credential.loggedInAt > FRESH_LOGIN_MS) {
+      if (!isFreshLogin(credential.loggedInAt, options.clock.now())) {
         throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last five minutes' });
       }
       return caller;

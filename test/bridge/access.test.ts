@@ -260,6 +260,7 @@ test('what shows the work of all is for those who see it, and what changes the m
     token: admin({ credential: { ...credential(), loggedInAt: undefined } as unknown as Credential }),
     just: admin({ credential: credential({ loggedInAt: NOW - 300_000 }) }),
     old: admin({ credential: credential({ loggedInAt: NOW - 300_001 }) }),
+    future: admin({ credential: credential({ loggedInAt: NOW + 300_001 }) }),
   };
   const { access } = accessOf({ people });
   for (const token of ['main-token', 'admin', 'operator']) await access.forOperators(head(token));
@@ -274,6 +275,7 @@ test('what shows the work of all is for those who see it, and what changes the m
     ['blind', 'FORBIDDEN'],
     ['token', 'LOGIN_REQUIRED'],
     ['old', 'REAUTHENTICATION_REQUIRED'],
+    ['future', 'REAUTHENTICATION_REQUIRED'],
   ] as const) {
     await assert.rejects(access.freshAdmin(head(token)) as Promise<unknown>, { code }, token);
   }

@@ -2,6 +2,7 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import type { Runnable } from '../../platform/database/statement.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
+import { isFreshLogin } from '../../platform/identity/principal.ts';
 import { digestToken } from '../../platform/secrets/tokens.ts';
 import type { BasePort, CredentialsPort, PostPort } from '../accounts-core.ts';
 import { byAddress, type Limited } from '../limiter/limiter.ts';
@@ -9,7 +10,6 @@ import type { GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
 import type { UserRow } from '../storage/accounts-schema.ts';
 import type { CredentialStore } from '../storage/credential-store.ts';
 import type { FoundSession } from '../storage/session-store.ts';
-import { isFreshLogin } from './session-check.ts';
 
 export interface PasswordAttempt {
   /** Undefined for someone who does not exist: the same is done, and the answer is no. */
@@ -64,7 +64,7 @@ export function createPasswordCheck(parts: Parts): PasswordCheck {
       const stored = await credentials.find('password', user?.id ?? '');
       const hash = stored?.value ?? null;
       const fromAddress = byAddress('address_failures', head);
-      const isFresh = clock.now() - (stored?.confirmed_at ?? 0) < FRESH_RESET_MS;
+      const isFresh = Math.abs(clock.now() - (stored?.confirmed_at ?? 0)) < FRESH_RESET_MS;
       const own: Limited =
         known === undefined
           ? { policy: 'password_pair', key: `${account} ${fromAddress.key}` }
@@ -168,7 +168,7 @@ export function createReauthentication(parts: {
   }
 
   const passwordOrFreshLogin: Reauthentication['passwordOrFreshLogin'] = async (user, given, head) => {
-    if ((given === undefined || given === '') && isFreshLogin(user, clock.now())) return [];
+    if ((given === undefined || given === '') && isFreshLogin(user.session_created_at, clock.now())) return [];
     return password(user, given, head, 'the current password, or a login from the last five minutes');
   };
 

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
-import { FRESH_LOGIN_MS } from '../../platform/identity/principal.ts';
+import { isFreshLogin } from '../../platform/identity/principal.ts';
 import type { Batcher } from '../../platform/queue/batcher.ts';
 import { tokenKey } from '../flows.ts';
 import type { AccountsSettings } from '../settings.ts';
@@ -178,12 +178,8 @@ export function tokenEnd(
   return Math.min(found.token_expires_at, end);
 }
 
-export function isFreshLogin({ session_created_at: since }: FoundSession, now: number): boolean {
-  return now - since <= FRESH_LOGIN_MS;
-}
-
 /** Throws REAUTHENTICATION_REQUIRED unless the session was opened by a login in the last five minutes. */
 export function requireFreshLogin(user: FoundSession, clock: Pick<Clock, 'now'>): void {
-  if (isFreshLogin(user, clock.now())) return;
+  if (isFreshLogin(user.session_created_at, clock.now())) return;
   throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'a login from the last five minutes' });
 }

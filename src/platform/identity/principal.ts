@@ -61,8 +61,15 @@ export interface PersonTokens {
   read(token: string, from?: 'instance'): Promise<Principal | 'foreign' | 'refused'>;
 }
 
-/** A login this recent proves who is there; an older one may have been left open somewhere (ASVS 7.5.1). */
-export const FRESH_LOGIN_MS = 5 * 60_000;
+const FRESH_LOGIN_MS = 5 * 60_000;
+
+/**
+ * Whether a login proves who is there: an older one may have been left open somewhere (ASVS 7.5.1). A login that seems to
+ * be in the future does not, because the clock was set back since, by an unknown time.
+ */
+export function isFreshLogin(loggedInAt: number, now: number): boolean {
+  return Math.abs(now - loggedInAt) <= FRESH_LOGIN_MS;
+}
 
 const PREFIXES = ['tpt_', 'tsk_'];
 const SIGNED = /^ey[\w-]+\.[\w-]+\.[\w-]*$/;

@@ -220,3 +220,14 @@ test('DA-4: a session that is older than five minutes changes no credential by i
   const link = await accounts.get('oauth/login/github?link=1', { token: ann.token });
   assert.equal(link.body.error, 'reauthentication_required');
 });
+
+test('a clock that was set back does not make an old login fresh', async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.loggedIn('Ann');
+  accounts.clock.stepWall(-3_600_000);
+  await accounts.clock.advance(20 * 60_000);
+  const listed = await accounts.get('credentials', { token: ann.token });
+  assert.deepEqual([listed.status, listed.body.error], [401, 'reauthentication_required']);
+  const provisioned = await accounts.post('mfa/totp/provision', {}, { token: ann.token });
+  assert.deepEqual([provisioned.status, provisioned.body.error], [401, 'reauthentication_required']);
+});
