@@ -19,17 +19,17 @@ export interface UserCaller {
   readonly token?: FoundToken;
 }
 
-/** A call of someone who is logged in, whatever it takes. */
+/** A call of a logged-in user, without its typed input. */
 export type UserCall = Pick<Call<UserCaller>, 'caller' | 'head' | 'reply'>;
 
-/** Who does it: an administrator, or the operator of this program by a command (who ranks with root). */
+/** The caller of an administrative change: an administrator, or an operator by a command, who ranks with root. */
 export interface Actor {
   readonly id: string;
   readonly role: string;
   readonly head?: RequestHead;
 }
 
-/** The caller, as the one who acts. */
+/** Returns the caller as an actor. */
 export function actorOf({ caller: { user }, head }: Pick<UserCall, 'caller' | 'head'>): Actor {
   return { id: user.id, role: user.role, head };
 }
@@ -44,7 +44,7 @@ export interface AccountsAccess {
   anyone(...allowed: readonly string[]): Guard<never>;
   /** A login session by bearer token or cookie, or an access token for the account; `readonly` users may only read. */
   readonly user: Guard<UserCaller>;
-  /** As `user`, by a login alone: an access token changes nothing of what its person is known by. */
+  /** As `user`, but only with a login: an access token may not change its user's identity. */
   readonly loggedIn: Guard<UserCaller>;
   /** A login session, for what a `readonly` user may change too: the own logout, password and second factor. */
   readonly userEvenReadonly: Guard<UserCaller>;
@@ -56,12 +56,12 @@ export interface AccountsAccess {
   /** As `freshLogin`, without `readonly` users. */
   readonly freshUser: Guard<UserCaller>;
   adminWith(permission: AdminPermission): Guard<UserCaller>;
-  /** Only root and admin: for what no permission key names. */
+  /** Only root and admin: for actions without a permission key. */
   readonly adminOnly: Guard<UserCaller>;
   /** As `adminOnly`, with a login from the last five minutes. */
   readonly freshAdmin: Guard<UserCaller>;
   readonly agent: Guard<AgentCaller>;
-  /** Anyone with a login or an access token, whatever it is good for; a token for five minutes is not one. */
+  /** Any caller with a login or an access token of any scope, but not with a signed token. */
   readonly principal: Guard<Principal>;
 }
 
@@ -116,7 +116,7 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
 
   function session(head: RequestHead, bearer: string): UserCaller | Promise<UserCaller> {
     refuseCredentialsInQuery(head, []);
-    // The bearer token wins, even a wrong one: nobody is taken for someone that they did not ask to be.
+    // The bearer token wins, even an invalid one, so that a request never runs as another user than it names.
     const byHeader = head.headers.authorization !== undefined;
     const token = byHeader ? bearer : readCookie(head, SESSION_COOKIE);
     if (token === '') throw new AppError('SESSION_TOKEN_REQUIRED');
@@ -192,7 +192,7 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
   };
 }
 
-/** An address ends up in logs, histories and Referer headers: no place for a credential. */
+/** Throws CREDENTIALS_IN_QUERY, because URLs end up in logs, histories and Referer headers. */
 function refuseCredentialsInQuery({ query }: RequestHead, allowed: readonly string[]): void {
   for (const name of query.keys()) {
     if (isSecretParameter(name) && !allowed.includes(name)) {

@@ -61,7 +61,7 @@ export interface AccountsOptions extends Runtime {
   readonly dataDirectory: string;
   /** The address of the listener, once it is open: what users call when no public address is configured. */
   ownUrl(): string;
-  /** What hashes passwords instead of argon2id as the contract asks for it: tests that are not about it give a quick one. */
+  /** Replaces the argon2id hasher: tests that are not about hashing pass a fast one. */
   readonly passwords?: PasswordHasher;
   /** Hands mails over instead of SMTP and the outbox folder. */
   readonly mailer?: Mailer;
@@ -87,7 +87,7 @@ export interface PeoplePort {
   readonly subscriptions: SubscriptionStore;
   readonly teams: TeamStore;
   readonly blacklist: BlacklistStore;
-  /** The people that keys belong to, as other services may know them. */
+  /** The owners of keys, as other services see them. */
   readonly owners: Owners;
   readonly ownerStore: OwnerStore;
   completionKeys(): CompletionKeys | undefined;
@@ -133,7 +133,7 @@ export interface PostPort {
   readonly audit: Audit;
 }
 
-/** What accounts stands on: four ports and their base. Each part names the ports that it needs. */
+/** The shared parts of accounts: four ports and their base. Each module names the ports that it needs. */
 export interface AccountsCore extends BasePort, PeoplePort, CredentialsPort, SessionsPort, PostPort {
   stop(): Promise<void>;
 }
@@ -148,7 +148,7 @@ const SHARED_FRESH_MS = 1000;
 const PEOPLE_CHANGED = 'people';
 const ID_FORM = /^[a-z]{2,4}_[a-z0-9]{26}$/;
 
-/** What other instances hear of a change: ids only, because a change may name secrets too. Empty: anybody may be meant. */
+/** Returns the ids to send to other instances, without other values, which may be secrets. An empty id means everyone. */
 function subjectsOf(ids: ChangedIds): readonly string[] {
   const named = ids === 'all' ? [] : [...ids].filter((id): id is string => ID_FORM.test(String(id)));
   return named.length === 0 ? [''] : named;
@@ -177,7 +177,7 @@ export function createAccountsCore(
   }
   const isShared = database.engine === 'postgres';
   const freshMs = isShared ? SHARED_FRESH_MS : Number.POSITIVE_INFINITY;
-  // Where several instances share the store, a login that another one has ended must not count for one more request.
+  // Not kept if several instances share the database: a login that another instance ended must be refused immediately.
   const knownSessions = isShared ? undefined : createKnownSessions(clock);
   const users = createUserStore(database);
   const ownerStore = createOwnerStore(database);
@@ -229,7 +229,7 @@ export function createAccountsCore(
     capacity: SEEN_CAPACITY,
     maxBatch: SEEN_BATCH,
     maxDelayMs: SEEN_DELAY_MS,
-    // Uses decide nothing: they are written past those who watch for changes.
+    // Written to the unwatched database, because a use changes no decision about a login.
     write: async (batch) => void (await options.database.write(batch.map(sessions.touch))),
     clock,
     onDropped: () => undefined,
@@ -293,7 +293,7 @@ export function createAccountsCore(
     webhooks,
     credentials: createCredentialStore(database),
     limiter: createLimiter(database, clock),
-    // Two more than there are cores: none of them waits while one ends and the next begins.
+    // Two more than there are cores, so that no core is idle between two hashes.
     passwords: options.passwords ?? createPasswordHasher({ concurrency: availableParallelism() + 2 }),
     userObjects,
     checkSession,

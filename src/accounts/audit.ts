@@ -9,23 +9,23 @@ import type { AuditRow } from './storage/accounts-schema.ts';
 import type { AuditStore } from './storage/administration-stores.ts';
 import { timeText } from './user-object.ts';
 
-/** What happened. Details are shown to administrators: never a secret. */
+/** An entry of the audit log. Administrators see its details, so they never include a secret. */
 export interface AuditEntry {
   /** A dotted word: `login.failed`, `role.changed`. */
   readonly event: string;
-  /** Who did it: a user's id, `agent:<id>`, `command`, `system`; empty for a stranger. */
+  /** Who caused it: a user's id, `agent:<id>`, `command`, `system`; empty for an unknown caller. */
   readonly actor?: string;
-  /** Whom or what it was done to. */
+  /** The user or object that it concerns. */
   readonly subject?: string;
-  /** Where it came from; left out for what nobody asked for. */
+  /** The request that caused it; absent for work without a request. */
   readonly head?: Pick<RequestHead, 'address' | 'requestId'>;
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
 export interface Audit {
-  /** For a batch: the record is stored with the change that it tells of, or neither is. */
+  /** For a batch: the entry and the change that it describes are stored together, or not at all. */
   statement(entry: AuditEntry): Statement;
-  /** For what changes nothing else. */
+  /** For an event without another change. */
   record(entry: AuditEntry): Promise<void>;
 }
 
@@ -52,7 +52,7 @@ export function createAudit({ store, clock, makeId }: AuditOptions): Audit {
   };
 }
 
-/** How the audit log names an owner: people by their id alone, so that all that is about a person is found together. */
+/** Returns the name of an owner in the audit log: the bare id for users, so that one filter finds all entries about a user. */
 export function auditName(owner: string): string {
   return owner.startsWith('user:') ? owner.slice('user:'.length) : owner;
 }

@@ -11,7 +11,7 @@ import { createPersonCreation, nameKey, normalizeEmail } from './registration/ne
 import type { AccountsSettings } from './settings.ts';
 import type { FoundUser } from './storage/accounts-schema.ts';
 
-/** Anyone who may run commands on this data directory is above all users. */
+/** The actor of commands: anyone who may run commands on this data directory ranks with root. */
 const COMMAND = { id: 'command', role: 'root' };
 
 const Changed = Type.Object({ user: User });
@@ -48,7 +48,7 @@ export function accountsControlMethods(core: AccountsCore): readonly MethodRow<u
     return user;
   }
 
-  /** The first administrator is the root user, whatever way they came. */
+  /** Returns `root` for the first administrator, however it is created. */
   async function roleOf(given: string): Promise<Role> {
     if (!isRole(given))
       throw new AppError('INVALID_ROLE', { reason: `There is no such role; use one of ${ROLE_NAMES}.` });

@@ -8,19 +8,19 @@ export const OAUTH_COOKIE = 'xc_oauth';
 
 export interface CookieOptions {
   readonly secure: boolean;
-  /** 0 takes the cookie away. */
+  /** 0 removes the cookie. */
   readonly maxAgeSeconds: number;
 }
 
-/** HttpOnly, for this host alone (no Domain), not sent along by other sites' writes. */
+/** Returns a cookie that is HttpOnly, limited to this host (no Domain), and not sent with writes from other sites. */
 export function cookieText(name: string, value: string, { secure, maxAgeSeconds }: CookieOptions): string {
   const flags = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
   return `${name}=${value}; Max-Age=${maxAgeSeconds}; ${flags}`;
 }
 
 /**
- * The value of a cookie; empty when there is none. Two different ones under one name are none: a neighbour under the same
- * domain may have planted one of them.
+ * Returns the value of a cookie; empty when there is none. Two different values for one name count as none, because another
+ * host of the same domain may have set one of them.
  */
 export function readCookie({ headers }: Pick<RequestHead, 'headers'>, name: string): string {
   let found: string | undefined;

@@ -22,13 +22,13 @@ import type { WebhookPost } from './webhooks/webhook-post.ts';
 export interface Accounts {
   readonly surface: HttpSurface;
   readonly controls: readonly MethodRow<undefined>[];
-  /** A token for the set-up page while there is no administrator. Asked for by a server that starts. */
+  /** Returns a token for the set-up page while there is no administrator. A server calls it at its start. */
   offerSetup(): Promise<string | undefined>;
   /** Whether there is no administrator yet. */
   needsSetup(): Promise<boolean>;
   /** The people that keys belong to, for services that serve keys. */
   readonly owners: Pick<Owners, 'ownerOf' | 'watch'> & { record(entry: AuditEntry): Promise<void> };
-  /** Posts an event of another service to the webhooks that want it. Nobody waits for it. */
+  /** Posts an event of another service to the webhooks that subscribe to it, in the background. */
   readonly announce: WebhookPost['announce'];
   /** Finds out who sends a request, for all services. */
   readonly identify: Identify;
@@ -65,7 +65,7 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
       errorSchema: AccountError,
       errorBody: accountsErrorBody,
       crossOrigin: { allows: core.originAllowed },
-      // Everything that is worth something asks for a session or an agent's token.
+      // Every row that returns or changes data requires a session or an agent's token.
       isOpen: () => false,
     },
     controls: accountsControlMethods(core),
@@ -90,7 +90,7 @@ export async function createAccounts(options: AccountsOptions): Promise<Accounts
   };
 }
 
-/** Records what another service did. A key is in its database: the record and the event follow once the key is stored. */
+/** Records an action of another service. The entry follows after the action, because a key is stored in another database. */
 async function recordOfOthers({ database, audit, webhooks }: AccountsCore, given: AuditEntry): Promise<void> {
   const { actor = '', subject = '', details = {} } = given;
   const entry = { ...given, actor: auditName(actor), subject: auditName(subject) };
@@ -111,7 +111,7 @@ interface SweepOptions {
 }
 
 const EVERY_MS = 60_000;
-/** Small enough that others hardly wait for it. */
+/** Small, so that other writes hardly wait. */
 const STEP_ROWS = 200;
 const STEPS = 50;
 const BILLING_KEPT_MS = 30 * 24 * 3_600_000;
@@ -132,7 +132,7 @@ const EXPIRING: readonly SweptTable[] = [
   { table: 'billing_deliveries', key: ['digest'], time: 'received_at', keptMs: BILLING_KEPT_MS },
 ];
 
-/** Removes what has ended, every minute and in small steps. Nothing depends on it: what has ended is never found. */
+/** Deletes expired rows every minute, in small steps. It only saves space, because expired rows are never found. */
 export function startSweep({ store, clock, auditRetentionMs, deleteClosed, onError }: SweepOptions): Repeated {
   const audit: SweptTable = { table: 'audit', key: ['id'], time: 'at', keptMs: auditRetentionMs };
   const tables = auditRetentionMs === 0 ? EXPIRING : [...EXPIRING, audit];

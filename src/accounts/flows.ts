@@ -5,7 +5,7 @@ import type { SecretBox } from '../platform/secrets/secret-keys.ts';
 import { createToken, digestToken } from '../platform/secrets/tokens.ts';
 import type { FlowStore } from './storage/expiring-stores.ts';
 
-/** The flows that a token carries on, each with how long it may take. */
+/** How long the token of each flow is valid. */
 export const FLOW_LIFETIMES = {
   verification: 15 * 60_000,
   mfa_ticket: 5 * 60_000,
@@ -38,21 +38,21 @@ interface NewFlow {
 interface IssuedFlow {
   readonly token: string;
   readonly expiresAt: number;
-  /** Stores it; until then the token means nothing. */
+  /** Stores the flow; the token is not valid before. */
   readonly statement: Runnable;
 }
 
 /**
- * Steps of flows that live in the store, so that a restart or another instance changes nothing. The token is known to its
- * holder only: its digest is stored, and what belongs to it is sealed.
+ * Flows in several steps. They are stored, so that they continue after a restart and on other instances. Only the holder
+ * knows the token: the store has its digest, and the data of the flow encrypted.
  */
 export interface Flows {
   issue(kind: FlowKind, flow: NewFlow): IssuedFlow;
-  /** Undefined for a token that is unknown, was used, or has ended. */
+  /** Returns undefined for a token that is unknown, used or expired. */
   open(kind: FlowKind, token: string): Promise<OpenFlow | undefined>;
-  /** As `open`, and counts a try: undefined as well once `limit` tries were made. */
+  /** As `open`, but counts a try, and also returns undefined after `limit` tries. */
   tryOpen(kind: FlowKind, token: string, limit: number): Promise<OpenFlow | undefined>;
-  /** For the batch that finishes the flow: only one such batch is stored, any other ends with STORAGE_CONFLICT. */
+  /** For the batch that finishes the flow: the first such batch is stored, every other fails with STORAGE_CONFLICT. */
   take(kind: FlowKind, token: string): Runnable;
 }
 
@@ -86,7 +86,7 @@ export function createFlows({ store, secretBox, clock, randomness }: FlowsOption
   };
 }
 
-/** How a token is stored and found. */
+/** Returns the digest under which a token is stored and found. */
 export function tokenKey(token: string): string {
   return digestToken(token).toString('base64url');
 }

@@ -32,7 +32,7 @@ interface Changed {
   readonly user: User;
 }
 
-/** What owners change of themselves: the name, and the e-mail address by a code that is mailed to the new one. */
+/** Changes the caller's own name, or the e-mail address by a code that is mailed to the new address. */
 export function createProfile(parts: ProfileParts) {
   const { database, userAdministration: store, users, sessions, flowStore, limiter, audit, mail, clock } = parts;
   const codes = createEmailCodes({ ...parts, kind: 'email_code', store: flowStore });
@@ -48,7 +48,7 @@ export function createProfile(parts: ProfileParts) {
     await store.change(user.id, () => ({ change, also })).catch(explainTaken);
   }
 
-  /** The answer and the work are the same whether or not someone has the address: its owner gets a notice instead. */
+  /** Does the same work and returns the same response whether or not the address is taken; its owner gets a notice instead of a code. */
   async function sendCode(user: FoundSession, email: string, password: string | undefined, head: RequestHead) {
     const proof = await parts.reauthentication.passwordOrFreshLogin(user, password, head);
     // Without the session, because the recipient is not the caller: the limits on mails to strangers apply.
@@ -64,7 +64,7 @@ export function createProfile(parts: ProfileParts) {
     mail.wake();
   }
 
-  /** Nothing that was mailed to the old address counts any more, and every other session ends. */
+  /** Changes the address, invalidates tokens that were mailed to the old one, and ends every other session. */
   async function moveTo(user: FoundSession, email: string, code: string, head: RequestHead): Promise<void> {
     await limiter.refuseWhileLocked(byAddress('address_failures', head));
     if (!(await codes.check(email, code, user.id)) || (await parts.blacklist.has(email))) {
@@ -123,7 +123,7 @@ export function createProfile(parts: ProfileParts) {
 const GRACE_MS = 14 * DAY_MS;
 const MAX_EXPORTED_SUBSCRIPTIONS = 1000;
 
-/** What owners do with all of their data: take it along, or have it deleted. */
+/** Exports all data of the caller, or schedules its deletion. */
 interface Closing {
   exportOf(call: UserCall): Promise<Export>;
   /** Deletes the account in 14 days. Needs the password or a fresh login. */
@@ -210,7 +210,7 @@ export function createClosing(parts: ClosingParts): Closing {
   };
 }
 
-/** Where an administrator sat is not the owner's data. */
+/** Omits the client address of other people, such as administrators: it is not the owner's data. */
 function ownEntry({ at, event, actor, address, details }: AuditRow, userId: string) {
   const isSomeoneElse = actor !== '' && actor !== userId;
   return {

@@ -19,7 +19,7 @@ import type { OwnerFacts, OwnerStore } from './storage/user-store.ts';
 /** The plan of users from 0.1.0: what they could do before there were plans, unless the settings define it. */
 export const LEGACY_PLAN = 'legacy';
 
-/** Users among the owners. An owner of a key that is none of these is a label that an operator chose, and nobody here. */
+/** Prefixes of owners that are people or service accounts. Any other owner of a key is a label that an operator chose. */
 const PREFIXES = ['user:', 'service:'];
 
 /** Whether an id is one of a person or a service account. */
@@ -81,15 +81,15 @@ export interface CompletionKeys {
   eraseContents(owner: string): Promise<void>;
 }
 
-/** The people that keys belong to, and teams, as other services may know them. */
+/** The owners of keys, people and teams, as other services see them. */
 export interface Owners {
   readonly ownerOf: OwnerOf;
   readonly watch: WatchOwners;
-  /** Reads someone again after a change: what was in memory counts no more when this resolves. */
+  /** Reads an owner again after a change. When it resolves, the previous value is no longer used. */
   refresh(id: string): Promise<void>;
   /** The same for a team and all of its members. */
   refreshTeam(teamId: string): Promise<void>;
-  /** Drops everything that the settings decided: they have changed. */
+  /** Drops all cached owners, because the settings have changed. */
   forgetPlans(): void;
   /** How many keys someone may have. */
   maxKeys(owner: Pick<Owner, 'plan'>): number;
@@ -99,7 +99,7 @@ export interface OwnersOptions {
   readonly store: OwnerStore;
   settings(): PlanSettings;
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
-  /** How long what was read holds; for ever where nobody else writes to the store. */
+  /** How long a cached owner is valid; without limit if no other instance writes to the store. */
   readonly freshMs: number;
   onError(error: unknown): void;
 }
@@ -117,9 +117,9 @@ type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 export const MAX_OWNERS = 10_000;
 
 export function createOwners({ store, settings, clock, freshMs, onError }: OwnersOptions): Owners {
-  // In the order of their reading: the first one is the one to drop.
+  // In the order in which they were read, so the first one is evicted.
   const entries = new Map<string, Entry>();
-  /** Calls that come together share one read. */
+  /** Concurrent calls share one read. */
   const reading = new Map<string, Promise<Owner>>();
   const listeners = new Set<(owner: Owner) => void>();
   let changes = 0;
@@ -145,7 +145,7 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
   async function read(id: string): Promise<Owner> {
     const before = changes;
     const described = await describe(id);
-    // What was read while someone changed may be older than the change.
+    // An owner that was read during a change may be older than the change.
     return before === changes ? keep(id, described) : read(id);
   }
 
@@ -157,7 +157,7 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
     return fresh;
   }
 
-  /** What runs for someone may have begun before they were dropped from memory: it must hear of the change, too. */
+  /** Notifies listeners of an owner who is not in memory, because work for them may have begun before they were evicted. */
   async function tellOf(id: string): Promise<void> {
     if (listeners.size === 0 || !(isPerson(id) || isTeam(id))) return;
     const { validUntil: _, ...members } = await describe(id);
@@ -169,7 +169,7 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
     changes += 1;
     const entry = entries.get(id);
     if (entry === undefined) return tellOf(id).catch(onError);
-    // Until it was read again nothing in memory counts, even when that read fails.
+    // The cached value is no longer used, even if the new read fails.
     entry.readAt = Number.NEGATIVE_INFINITY;
     await readOnce(id).catch(onError);
   }
@@ -189,7 +189,7 @@ export function createOwners({ store, settings, clock, freshMs, onError }: Owner
     },
     refresh,
     async refreshTeam(teamId) {
-      // Somebody may be being read who is in it.
+      // A member may be being read at this moment.
       changes += 1;
       const members = [...entries.values()].filter(({ owner }) => owner.teams.some(({ id }) => id === teamId));
       await Promise.all([`team:${teamId}`, ...members.map(({ owner }) => owner.id)].map(refresh));
@@ -284,7 +284,7 @@ function describeTeamOwner(id: string, team: TeamRow | undefined, settings: Plan
   return { id, state: 'active', role: '', plan: team.plan, allowed, bridge, buckets: [bucket], teams: [], validUntil };
 }
 
-/** What limits the work for a team: its plan, with its own budget in the place of that of the plan. */
+/** Returns the limits of work for a team: those of its plan, with the team's own budget instead of the plan's. */
 export function describeTeam(
   { id, name, plan: planName, budget }: Pick<OwnerTeam, 'id' | 'plan' | 'budget'> & { readonly name: string },
   settings: PlanSettings,
@@ -299,7 +299,7 @@ function describeStored({ id, name, plan, budget }: TeamRow, settings: PlanSetti
   return describeTeam({ id, name, plan, budget: budgetOf({ budget }) }, settings);
 }
 
-/** What a team may spend; undefined: as much as its members may. */
+/** Returns the team's own budget; undefined: only the limits of its members apply. */
 export function budgetOf({ budget }: Pick<TeamRow, 'budget'>): Budget | undefined {
   return budget === '' ? undefined : (JSON.parse(budget) as Budget);
 }
@@ -318,7 +318,7 @@ function planOf({ user, subscriptions }: OwnerFacts, settings: PlanSettings, now
     ...current.filter(({ status }) => status !== 'active'),
   ].map(({ named_plan: name }) => name);
   const [paid = ''] = ranked;
-  // A payment does not give the plan of before there were plans, unless the settings say what it is.
+  // A payment does not assign the legacy plan, unless the settings define it.
   if (paid !== '' && isKnownPlan(paid, settings) && planBy(paid, settings) !== undefined) return paid;
   const given = user.plan !== '' && isKnownPlan(user.plan, settings) ? user.plan : undefined;
   return given ?? (UNLIMITED_ROLES.has(user.role) ? '' : settings.default_plan);
@@ -363,7 +363,7 @@ export function createOwnKeys({
       if ((await keys.list(user.id)).length >= most) throw new AppError('TOO_MANY_KEYS', { most });
       const by = { actor: user.id, head };
       const issued = await keys.create(user.id, input, by);
-      // Requests that come together see the same list before: none of them may leave more keys than there can be.
+      // Checks again after the write, because concurrent requests saw the same list before it.
       if ((await keys.list(user.id)).length > most) {
         await keys.remove(user.id, issued.id, by);
         throw new AppError('TOO_MANY_KEYS', { most });
@@ -380,12 +380,12 @@ export function createOwnKeys({
   };
 }
 
-/** Throws TEAM_NOT_FOUND when something is to be for a team that its owner is not in. */
+/** Throws TEAM_NOT_FOUND unless the owner is in the team. */
 export function requireInTeam(owner: Owner | undefined, team: string | undefined): void {
   if (team !== undefined && !owner?.teams.some(({ id }) => id === team)) throw new AppError('TEAM_NOT_FOUND');
 }
 
-/** Throws ACCOUNT_CLOSING for someone whose account is about to be deleted: nothing new is given to them. */
+/** Throws ACCOUNT_CLOSING for a user whose account is scheduled for deletion, because such a user gets no new credentials. */
 export function requireNotClosing({ closing_at: at }: Pick<UserRow, 'closing_at'>): void {
   if (at !== null) throw new AppError('ACCOUNT_CLOSING');
 }

@@ -1,6 +1,6 @@
 import { AppError } from '../platform/errors/app-error.ts';
 
-/** Who may do what. Pure: the matrix is handed in. */
+/** Decides who may do what. All functions are pure: callers pass the matrix. */
 
 export const ROLES = ['root', 'admin', 'operator', 'user', 'readonly'] as const;
 
@@ -34,7 +34,7 @@ const NOT_FOR_OPERATORS: ReadonlySet<string> = new Set<AdminPermission>([
 ]);
 const ADMIN_KEYS: ReadonlySet<string> = new Set(ADMIN_PERMISSIONS);
 
-/** Whether a role holds a permission key. A key that starts with `admin.` and is not ours belongs to nobody. */
+/** Returns whether a role holds a permission key. No role holds an unknown key that starts with `admin.`. */
 export function holdsPermission(role: string, key: string, matrix: PermissionMatrix): boolean {
   const stated = Object.hasOwn(matrix, key) ? matrix[key] : undefined;
   const granted = stated !== undefined && Object.hasOwn(stated, role) ? stated[role] : undefined;
@@ -46,7 +46,7 @@ export function holdsPermission(role: string, key: string, matrix: PermissionMat
   return role === 'root' || (granted ?? (role === 'admin' && stated !== undefined));
 }
 
-/** All keys that a role holds, as the user object lists them. */
+/** Returns all keys that a role holds, as the user object lists them. */
 export function permissionsOf(role: string, matrix: PermissionMatrix): string[] {
   const keys = new Set<string>([...ADMIN_PERMISSIONS, ...Object.keys(matrix)]);
   return [...keys].filter((key) => holdsPermission(role, key, matrix)).sort();
@@ -56,15 +56,15 @@ export function isRole(text: string): text is Role {
   return (ROLES as readonly string[]).includes(text);
 }
 
-/** Who may act on whom, besides holding the permission for it. */
+/** Ranks of roles: a permission does not allow acting on a higher rank. */
 const RANKS: Readonly<Record<Role, number>> = { root: 3, admin: 2, operator: 1, user: 0, readonly: 0 };
 
-/** Nobody acts on someone above them: an operator cannot pause an administrator, and nobody else root. */
+/** Returns whether a role may act on another: not on a higher one, so an operator cannot pause an administrator. */
 export function mayActOn(actorRole: string, role: string): boolean {
   return rankOf(actorRole) >= rankOf(role);
 }
 
-/** Nobody gives a role above their own; root is given by the set-up and on the command line only. */
+/** Returns whether a role may assign another: never a higher one, and never root, which only set-up and commands assign. */
 function mayAssign(actorRole: string, role: Role): boolean {
   return role !== 'root' && rankOf(actorRole) >= RANKS[role];
 }
@@ -79,7 +79,7 @@ function rankOf(role: string): number {
   return isRole(role) ? RANKS[role] : 0;
 }
 
-/** The role that someone gives. Throws INVALID_ROLE for one that is not there or not given away, and FORBIDDEN. */
+/** Returns the role if the actor may assign it. Throws INVALID_ROLE for an unknown role and for root, otherwise FORBIDDEN. */
 export function requireRole(role: string, actorRole: string): Role {
   if (!isRole(role)) throw unknownRole();
   if (role === 'root') throw new AppError('INVALID_ROLE', { reason: 'There is one root, and it is not given away.' });

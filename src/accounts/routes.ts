@@ -39,12 +39,12 @@ import { createTeams } from './teams/teams.ts';
 import { createAccessTokens, issueSignedToken } from './tokens/access-tokens.ts';
 import { webhookRoutes } from './webhooks/webhook-routes.ts';
 
-/** No body of this service needs more: a password of a megabyte is refused before anybody looks at it. */
+/** No body of this service needs more. A larger one, such as a password of a megabyte, is refused before it is read. */
 const BODY_LIMIT = 16 * 1024;
 const PROVIDER_LABELS: Readonly<Record<string, string>> = { github: 'GitHub', google: 'Google' };
 const NO_QUERY = Type.Object({}, { additionalProperties: false });
 
-/** What each row takes and returns. */
+/** The input and output of each row. */
 const op = {
   ...registrationOperations,
   ...loginOperations,
@@ -62,8 +62,8 @@ export function accountsRoutes(core: AccountsCore): readonly Route[] {
 }
 
 /**
- * Bodies have a limit. And a filter that is not known would show more than was asked for: where a row names no query,
- * there is none.
+ * Limits bodies, and refuses query parameters on reads whose row names none, because an ignored filter would return more
+ * than the caller asked for.
  */
 function withDefaults(route: Route): Route {
   const limited =
@@ -250,7 +250,7 @@ function tables(core: AccountsCore) {
     ),
     row('GET /.well-known/jwks.json', anyone, op.readKeySet, core.signedTokens.keySet),
 
-    // A program without a browser: it asks, and its person approves by a login from the last five minutes.
+    // A program without a browser requests a token, and its user approves with a login from the last five minutes.
     row('POST /api/auth/device/code', anyone, op.beginDeviceLogin, ({ body, head }) => device.begin(body ?? {}, head)),
     row('POST /api/auth/device/token', anyone, op.pollDeviceLogin, ({ body, head }) => device.poll(body, head)),
     row('GET /api/auth/device/approval/:code', access.freshUser, op.showDeviceRequest, (call) =>
@@ -269,7 +269,7 @@ function tables(core: AccountsCore) {
     }),
     row('POST /api/auth/delete', own, op.closeAccount, (call) => closing.begin(call.body?.password, call)),
     row('DELETE /api/auth/delete', own, op.keepAccount, closing.undo),
-    // Apps know the path: it says that it is not implemented, to those who are logged in.
+    // Apps call this path: it answers 501 to callers who are logged in.
     row('POST /api/auth/config/sync', access.user, op.syncConfiguration, () => {
       throw new AppError('NOT_IMPLEMENTED');
     }),
@@ -306,7 +306,7 @@ function tables(core: AccountsCore) {
     row(`POST ${users}/:id/resume`, may('admin.users.resume.write'), op.resumeUser, async (call) =>
       seen(await administration.resume(call.params.id, actorOf(call)), call),
     ),
-    // Less than a pause, which ends them too.
+    // The permission to pause includes it, because a pause ends the sessions too.
     row(`POST ${users}/:id/end-sessions`, mayPause, op.endSessionsOfUser, async (call) =>
       seen(await administration.endSessions(call.params.id, actorOf(call)), call),
     ),

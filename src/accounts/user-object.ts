@@ -27,7 +27,7 @@ interface UserObjectsOptions {
 }
 
 export function createUserObjects({ store, limits, teams, clock, isShared }: UserObjectsOptions): UserObjects {
-  /** What the text that was read last says. Where others write too, only the text is read each time. */
+  /** The matrix that was read last. If other instances write too, its text is read each time, and parsed only after a change. */
   let last: ReadMatrix = { text: '{}', matrix: {}, permissions: new Map() };
   let isCurrent = false;
   let changes = 0;
@@ -37,16 +37,16 @@ export function createUserObjects({ store, limits, teams, clock, isShared }: Use
     const before = changes;
     const text = (await store.read())?.matrix ?? '{}';
     if (text !== last.text) last = { text, matrix: JSON.parse(text) as PermissionMatrix, permissions: new Map() };
-    // What was read while the matrix changed may be older than the change.
+    // A matrix that was read during a change may be older than the change.
     isCurrent = !isShared && before === changes;
     return last;
   }
-  /** Only those who have a second factor can have a locked one: nothing is read for the others. */
+  /** Reads locks only for users with a second factor, because no one else can have a locked one. */
   function lockedOf(users: readonly FoundUser[]): Promise<ReadonlyMap<string, number>> {
     const enrolled = users.filter(({ totp_state: state }) => state !== null).map(({ id }) => id);
     return limits.lockedUntil('second_factor', enrolled, clock.now());
   }
-  /** Of users without teams and without a second factor: nothing but the matrix changes what is said of the same row. */
+  /** Descriptions of users without teams and second factor: for an unchanged row, only the matrix can change them. */
   const described = new WeakMap<FoundUser, { readonly read: ReadMatrix; readonly user: User }>();
   function describeAlone(user: FoundUser, read: ReadMatrix): User {
     const known = described.get(user);
@@ -91,7 +91,7 @@ interface ReadMatrix {
   readonly permissions: Map<string, string[]>;
 }
 
-/** Roles are few: each is worked out once. */
+/** Computes the permissions of each role once. */
 function permissionsIn({ matrix, permissions }: ReadMatrix, role: string): string[] {
   const known = permissions.get(role) ?? permissionsOf(role, matrix);
   permissions.set(role, known);

@@ -6,7 +6,7 @@ import { ADMIN_PERMISSIONS, holdsPermission, isRole, type PermissionMatrix, ROLE
 import { createPermissionStore } from '../storage/administration-stores.ts';
 import { createUserCountStore, DAY_MS, dayOf, type UserCounts } from '../storage/user-store.ts';
 
-/** The users who registered in one period, and what has become of them. */
+/** The users who registered in one period, and how many of them are active and subscribed now. */
 interface MetricsPoint extends UserCounts {
   readonly period: string;
 }
@@ -20,12 +20,12 @@ const DAYS = 30;
 const WEEKS = 12;
 const NONE: UserCounts = { total: 0, active: 0, subscribed: 0 };
 
-/** The first day that `userSeries` looks at: the Monday of the first of its weeks. */
+/** Returns the first day of `userSeries`: the Monday of its first week. */
 export function firstDayOfSeries(now: number): number {
   return mondayOf(dayOf(now)) - (WEEKS - 1) * 7;
 }
 
-/** Oldest first; the last point is the day, or the week, that is going on. Days are UTC, weeks ISO 8601. */
+/** Oldest first; the last point is the current day or week. Days are UTC, weeks ISO 8601. */
 export function userSeries(counts: readonly (UserCounts & { readonly day: number })[], now: number): UserSeries {
   const byDay = new Map(counts.map((each) => [each.day, each]));
   const today = dayOf(now);
@@ -72,7 +72,7 @@ function weekText(monday: number): string {
   return `${year}-W${String(week).padStart(2, '0')}`;
 }
 
-/** How many users there are, and when they came. */
+/** Counts the users, in total and by the period in which they registered. */
 export async function userMetrics({ database, clock }: Pick<AccountsCore, 'database' | 'clock'>) {
   const counts = createUserCountStore(database);
   const now = clock.now();
@@ -122,12 +122,10 @@ export function createMatrixSettings({ database, audit, clock }: Pick<AccountsCo
   };
 }
 
-/** What may be written into the permission matrix. All of it is pure. */
-
 const MODULE = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const MAX_MODULES = 500;
 const ADMIN_KEYS: ReadonlySet<string> = new Set(ADMIN_PERMISSIONS);
-/** What nobody can change about the keys of this service; for operators they can be set. */
+/** Cells of this service's permission keys that cannot be changed. Only those of operators can. */
 const FIXED: Readonly<Record<string, boolean>> = { root: true, admin: true, user: false, readonly: false };
 
 /** Throws INVALID_MODULE or INVALID_ROLE. */
@@ -153,7 +151,7 @@ function checkCell(module: string, role: string, granted: boolean): void {
 /** The first permission that someone would gain and that `role`, who makes the change, does not hold. */
 function grantNotHeld(role: string, before: PermissionMatrix, after: PermissionMatrix): string | undefined {
   if (role === 'root' || role === 'admin') return undefined;
-  // A cell that is left out gives the default back: what counts is what each role holds in the end.
+  // Compares the resulting permissions, because an omitted cell restores its default.
   const keys = new Set<string>([...ADMIN_PERMISSIONS, ...Object.keys(before), ...Object.keys(after)]);
   return [...keys].find((key) => {
     const isGained = ROLES.some((each) => holdsPermission(each, key, after) && !holdsPermission(each, key, before));
@@ -161,7 +159,7 @@ function grantNotHeld(role: string, before: PermissionMatrix, after: PermissionM
   });
 }
 
-/** Every cell that differs, for the audit log: module -> role -> [before, after]; null where nothing was said. */
+/** Returns every cell that differs, for the audit log: module -> role -> [before, after]; null for an omitted cell. */
 function matrixDiff(
   before: PermissionMatrix,
   after: PermissionMatrix,

@@ -13,30 +13,30 @@ import type { UserChange, UserDecision, UserStanding } from '../storage/user-adm
 import { DAY_MS } from '../storage/user-store.ts';
 import { timeText } from '../user-object.ts';
 
-/** This program itself. */
+/** The actor of changes that this program makes by itself. */
 const SYSTEM: Actor = { id: 'system', role: 'root' };
 /** Accounts that one round deletes. */
 const MAX_DUE = 20;
 
 interface UserAdministration {
-  /** Someone who has yet to choose a password, by the token that is mailed to them. */
+  /** Creates a user without a password, and mails a token to set one. */
   create(given: NewUser, actor: Actor): Promise<FoundUser>;
   setRole(id: string, role: string, actor: Actor): Promise<FoundUser>;
-  /** Another plan from the next request on; empty: that of a subscription, or the default one. */
+  /** Assigns a plan, from the next request on. Empty: the plan of a subscription, or the default plan. */
   setPlan(id: string, plan: string, actor: Actor): Promise<FoundUser>;
   /** Every session ends immediately. */
   pause(id: string, actor: Actor): Promise<FoundUser>;
   resume(id: string, actor: Actor): Promise<FoundUser>;
-  /** A new UUID for proxy nodes, which does not expire unless the renewal says when. */
+  /** Assigns a new UUID for proxy nodes, which expires only if `renewal` has a time. */
   renewUuid(id: string, renewal: Renewal, actor: Actor): Promise<FoundUser>;
   endSessions(id: string, actor: Actor): Promise<FoundUser>;
-  /** Removes authenticator app and recovery codes of someone who has lost them. Every session ends; the owner gets a mail. */
+  /** Removes the authenticator app and the recovery codes of a user who has lost them, ends every session, and mails the owner. */
   resetMfa(id: string, actor: Actor): Promise<FoundUser>;
-  /** Removes a user, with keys, mails and whatever names the user. Only its id stays, where the audit log and usage need it. */
+  /** Removes a user with keys, mails and personal data. Only the id remains, in the audit log and in usage. */
   remove(id: string, actor: Actor): Promise<void>;
-  /** Removes those whose owners asked for it and can no longer undo it. Throws what kept any of them from being removed. */
+  /** Removes the accounts whose owners requested it and can no longer undo it. Throws the errors of those that remain. */
   removeDue(): Promise<void>;
-  /** Refuses an address for registration and login; anyone who has it is logged out. */
+  /** Blocks an address for registration and login, and logs its user out. */
   block(email: string, actor: Actor): Promise<{ email: string }>;
   /** One page of users, with how many there are on all pages. */
   list(query: UserQuery): Promise<{ rows: FoundUser[]; nextCursor: string | null; total: number }>;
@@ -70,7 +70,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
       const { user } = standing;
       if (!mayActOn(actor.role, user.role)) throw new AppError('FORBIDDEN');
       const decided = decide(standing);
-      // What is so already is not done again, and not recorded.
+      // A change without effect is neither stored nor recorded.
       if (isAlreadySo(user, decided)) return { change: {}, also: [] };
       const { details = {}, statements = [] } = also(user, decided);
       const entry = audit.statement(entryOf(event, user.id, actor, details));
@@ -98,7 +98,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
     const standing = await store.standing(id);
     if (standing === undefined) throw new AppError('USER_NOT_FOUND');
     check(standing);
-    // First what is elsewhere: nothing would find it once the user is gone.
+    // Removes data in other stores first, because nothing would find it after the user is removed.
     await removeElsewhere(standing.user, actor);
     const removed = await store.remove(id, (current) => {
       check(current);
@@ -205,7 +205,7 @@ export function createUserAdministration(parts: Parts): UserAdministration {
           if (at === null || at > clock.now()) throw new AppError('USER_NOT_FOUND');
         };
         await remove(id, SYSTEM, stillDue).catch((error) => {
-          // Its owner, or another instance, was quicker.
+          // The owner has undone it, or another instance has removed the user.
           if (errorCode(error) !== 'USER_NOT_FOUND') failures.push(error);
         });
       }
@@ -270,12 +270,12 @@ function isAlreadySo(user: FoundUser, decided: UserChange): boolean {
   return Object.entries(decided).every(([name, value]) => user[name as keyof UserChange] === value);
 }
 
-/** Someone must be left who can log in and put things right. */
+/** Throws LAST_ADMIN for the last administrator who can log in. */
 export function refuseForLastAdmin({ user, otherAdmins }: UserStanding): void {
   if (isAdminRole(user.role) && user.active === 1 && otherAdmins === 0) throw new AppError('LAST_ADMIN');
 }
 
-/** Addresses that may neither register nor log in: the list, and the way off it. `UserAdministration.block` adds one. */
+/** Lists and removes blocked addresses, which may neither register nor log in. `UserAdministration.block` adds one. */
 export function createBlacklist({
   database,
   blacklist,

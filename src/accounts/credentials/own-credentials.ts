@@ -18,7 +18,7 @@ import { normalizeName } from '../registration/new-user.ts';
 import type { CredentialRow, FoundUser } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
 
-/** A passkey that was shown: whose it is, and the statements that use it up. */
+/** The owner of a passkey that was proven, and the statements that use the proof up. */
 interface ProvenPasskey {
   readonly userId: string;
   /** For the batch that follows from it: undone when the same response is used at the same moment elsewhere. */
@@ -26,15 +26,15 @@ interface ProvenPasskey {
 }
 
 /**
- * Passkeys (WebAuthn). Each verifies its owner (a fingerprint, a PIN), so it is both factors of a login; and it is found
- * by itself, so a login asks for no name and tells nobody who has a passkey.
+ * Passkeys (WebAuthn). Each verifies its owner (a fingerprint, a PIN), so it counts as both factors of a login. A login
+ * needs no name, because the passkey identifies its owner; so its options do not show who has a passkey.
  */
 export interface Passkeys {
   addOptions(call: UserCall): Promise<object>;
   add(given: GivenPasskey & { readonly name?: string | undefined }, call: UserCall): Promise<Credential>;
   /** For a login. `userId` limits it to the passkeys of someone who has shown the password already. */
   loginOptions(userId: string | undefined, head: RequestHead): Promise<object>;
-  /** Throws INVALID_PASSKEY, whatever is wrong. */
+  /** Throws INVALID_PASSKEY for every failure. */
   prove(given: GivenPasskey, head: RequestHead): Promise<ProvenPasskey>;
   /** Whether someone can log in with it: only at the host name that it was made for. */
   isUsable(row: Pick<CredentialRow, 'value' | 'subject'>): boolean;
@@ -44,7 +44,7 @@ const MAX_PASSKEYS = 20;
 const DEFAULT_NAME = 'Passkey';
 const PROMPT_MS = 5 * 60_000;
 const SITE_NAME = 'Trestle';
-/** EdDSA, ES256, RS256 (COSE): what every authenticator has one of. The library would add one that Node calls experimental. */
+/** EdDSA, ES256, RS256 (COSE): every authenticator supports one of them. The library's default includes one that Node calls experimental. */
 const ALGORITHMS = [-8, -7, -257];
 
 interface StoredKey {
@@ -184,7 +184,7 @@ async function verifyNew(given: GivenPasskey, expected: Expected): Promise<NewPa
   const { verifyRegistrationResponse } = await import('@simplewebauthn/server');
   const { decodeAttestationObject } = await import('@simplewebauthn/server/helpers');
   const attestation = decodeAttestationObject(bytesOf(attestationObject, 'base64url'));
-  // We ask for no certificates. To check those of some vendors, the library would fetch an address that the caller names.
+  // Refused: we request no certificates, and to check some of them the library would fetch an address that the caller chooses.
   if (attestation.get('attStmt').get('x5c') !== undefined) return undefined;
   if (attestation.get('fmt') !== 'none' && attestation.get('fmt') !== 'packed') return undefined;
   const response: RegistrationResponseJSON = {
@@ -229,7 +229,7 @@ async function verifyUse(
 
 const plain = ({ id, rawId, type }: GivenPasskey) => ({ id, rawId, type, clientExtensionResults: {} });
 
-/** The challenge that was signed: the token of the flow that asked for it. Empty for what cannot be read. */
+/** Returns the signed challenge, which is the token of the flow that issued it; empty if it cannot be read. */
 function challengeOf({ response }: GivenPasskey): string {
   try {
     const data: unknown = JSON.parse(Buffer.from(response.clientDataJSON, 'base64url').toString('utf8'));
@@ -240,7 +240,7 @@ function challengeOf({ response }: GivenPasskey): string {
   }
 }
 
-/** A copy in a buffer of its own, as the library wants it. */
+/** Returns a copy in its own buffer, because the library requires one. */
 function bytesOf(text: string, encoding: 'utf8' | 'base64url'): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(Buffer.from(text, encoding));
 }
@@ -249,7 +249,7 @@ function contextOf(subject: string): string {
   return `passkey:${subject}`;
 }
 
-/** What owners see and remove of their own credentials. Every change is mailed and recorded. */
+/** Lists and removes the caller's own credentials. Every change is mailed and recorded. */
 export interface Credentials {
   list(userId: string): Promise<readonly Credential[]>;
   /** Removes a password, a linked account or a passkey, and ends every other session. Never the last means of login. */
@@ -260,7 +260,7 @@ export interface Credentials {
   droppingLinks(user: FoundUser, links: readonly LinkedLogin[], head: RequestHead): readonly Runnable[];
 }
 
-/** What a fresh login may remove without a code. */
+/** The kinds that a fresh login may remove without a code. */
 const REMOVABLE: ReadonlySet<string> = new Set(['password', 'oauth', 'passkey']);
 
 type Parts = AccountsCore & {
@@ -305,7 +305,7 @@ export function createCredentials(parts: Parts): Credentials {
     },
     async remove(id, { caller: { user }, head }) {
       const removed = await credentials.remove({ id, userId: user.id }, (row, rest) => {
-        // A code is asked for where the second factor is switched off; a session alone must not be able to.
+        // Disabling the second factor requires a code, so a session alone cannot remove it here.
         if (!REMOVABLE.has(row.kind)) {
           throw new AppError('REAUTHENTICATION_REQUIRED', { fields: 'the password and a code at mfa/disable' });
         }

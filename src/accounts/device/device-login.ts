@@ -20,14 +20,14 @@ import { timeText } from '../user-object.ts';
 
 const LIFETIME_MS = 10 * 60_000;
 const INTERVAL_MS = 5000;
-/** How much longer the pause between two questions becomes with each question that comes too early (RFC 8628, 3.5). */
+/** Added to the polling interval for each poll that is too early (RFC 8628, 3.5). */
 const SLOWER_BY_MS = 5000;
 const MAX_INTERVAL_MS = 60_000;
-/** No vowels, so that no words come out, and nothing that is taken for a digit (RFC 8628, 6.1). */
+/** Without vowels, so that codes form no words, and without letters that look like digits (RFC 8628, 6.1). */
 const LETTERS = 'BCDFGHJKLMNPQRSTVWXZ';
 const CODE_LENGTH = 8;
 const DEFAULT_SCOPES = ['bridge', 'completions', 'account'] as const;
-/** What a device may be given. `admin` is for those who create a token themselves. */
+/** The scopes that a device may get. `admin` is only for tokens that a user creates directly. */
 const GRANTED: ReadonlySet<string> = new Set(DEFAULT_SCOPES);
 
 /** How a program without a browser gets a token: it shows a code, and a person approves the code elsewhere (RFC 8628). */
@@ -35,7 +35,7 @@ interface DeviceLogin {
   begin(given: NewDeviceLogin, head: RequestHead): Promise<object>;
   /** The token, once a person has approved. Throws AUTHORIZATION_PENDING, SLOW_DOWN, ACCESS_DENIED or EXPIRED_TOKEN. */
   poll(given: DeviceGrant, head: RequestHead): Promise<IssuedDeviceToken>;
-  /** What the person is about to approve. */
+  /** Returns the request that the user is about to approve. */
   show(code: string, call: UserCall): Promise<DeviceRequest>;
   decide(code: string, decision: DeviceDecision, call: UserCall): Promise<void>;
 }
@@ -50,7 +50,7 @@ export function createDeviceLogin(parts: Parts): DeviceLogin {
   const { database, limiter, audit, clock, randomness, tokens } = parts;
   const store = createDeviceLoginStore(database);
 
-  /** Where no public address is configured, the device tells its person the address that it uses itself. */
+  /** Returns the address for the user. Without a configured public address it is the one that the device itself uses. */
   function addressFor({ headers: { host = '' }, secure }: RequestHead): string {
     if (host === '' || parts.settings().public_url !== '') return parts.publicUrl();
     return `${secure ? 'https' : 'http'}://${host}`;
@@ -95,7 +95,7 @@ export function createDeviceLogin(parts: Parts): DeviceLogin {
       if (row === undefined) throw new AppError('EXPIRED_TOKEN');
       if (row.state === 'denied') throw new AppError('ACCESS_DENIED');
       if (row.state === 'approved') {
-        // Paused or deleted since then.
+        // The user was paused or deleted after the approval.
         if ((await parts.owners.ownerOf(row.user_id))?.state !== 'active') throw new AppError('ACCESS_DENIED');
         const days = row.days === null ? {} : { expires_in_days: row.days };
         const input = { name: row.name, scopes: readScopes(row.scopes), ...days };
@@ -149,7 +149,7 @@ function readScopes(text: string | undefined): (typeof DEFAULT_SCOPES)[number][]
   return DEFAULT_SCOPES.filter((scope) => words.has(scope));
 }
 
-/** However someone writes the code: `wdjb-mjht`, `WDJB MJHT`. */
+/** Normalizes a typed code: `wdjb-mjht`, `WDJB MJHT`. */
 function lettersOf(code: string): string {
   return code.toUpperCase().replaceAll(/[^A-Z]/g, '');
 }

@@ -162,7 +162,7 @@ export interface Limiter {
   takeAll(limited: readonly Limited[]): Promise<void>;
   /**
    * Takes one mail, or throws RATE_LIMITED. Counts by requester first. The recipient counts last, and never ends the mail
-   * altogether: strangers who ask for mails in somebody's name must not keep that person from getting one.
+   * altogether: requests of strangers must not keep the recipient from getting a mail.
    */
   takeMail(mail: { readonly email: string; readonly address: string; readonly session?: string }): Promise<void>;
   /**
@@ -245,7 +245,7 @@ function stateOf(row: LimitRow | undefined, { limit, every = 1 }: LimitRule, now
   return { left, lockedUntil: 0, isCounted: true };
 }
 
-/** What counts as one client address: a household has a whole IPv6 /64, so its addresses count together. */
+/** Returns the key of a client address. An IPv6 /64 counts as one address, because one household has all of it. */
 export function addressKey(address: string): string {
   const parsed = parseIpAddress(address);
   if (parsed === undefined) return address;
@@ -275,10 +275,10 @@ interface AttemptGate {
 }
 
 const WAITING = 1000;
-/** Ends come in all the time on a busy server: a look that is a moment old must do in the end. */
+/** On a busy server attempts end all the time, so after this many reads a slightly stale one is accepted. */
 const LOOKS = 5;
 
-/** Those who wait for the same keys: what one of them finds, the next one would find as well. */
+/** The attempts that wait for the same keys. */
 interface Line {
   readonly keys: readonly string[];
   readonly wakes: (() => void)[];
@@ -338,7 +338,7 @@ export function createAttemptGate(): AttemptGate {
           look = 0;
         }
       } finally {
-        // An attempt that went in, or was refused, wakes the next one: to wake all of them at each end would be far too many.
+        // Each attempt that entered or was refused wakes the next one, because waking all of them at each end would cost too much.
         wakeFirst(name);
       }
     },

@@ -33,8 +33,8 @@ type Refresh = (refreshToken: string, call: Pick<Call, 'head' | 'reply'>) => Pro
 type RefreshParts = AccountsCore & { readonly opening: SessionOpening };
 
 /**
- * Rotation with reuse detection: a used token gives its pair again for ten seconds,
- * because an answer may be lost; whatever is older was stolen, or its successor was, and ends the whole family.
+ * Rotates refresh tokens and detects reuse. A used token returns its pair again for ten seconds, because a response may be
+ * lost. An older one ends the whole family, because it or its successor was stolen.
  */
 export function createRefresh(parts: RefreshParts): Refresh {
   const { database, sessions, users, secretBox, audit, clock, randomness } = parts;
@@ -43,7 +43,7 @@ export function createRefresh(parts: RefreshParts): Refresh {
     if (found.expires_at <= clock.now() || found.family_expires_at <= clock.now()) return false;
     const user = await users.byId(found.user_id);
     if (user === undefined || user.active !== 1 || user.access_epoch !== found.session_epoch) return false;
-    // Who brings a session along as well must be that session: a token does not move to another client.
+    // A request that also has a session must have the session of this token, so that a token does not move to another client.
     const byHeader = head.headers.authorization !== undefined;
     const brought = byHeader ? bearerToken(head) : readCookie(head, SESSION_COOKIE);
     const session = await parts.checkSession(brought, byHeader ? 'bearer' : 'cookie');
@@ -94,11 +94,11 @@ export function createRefresh(parts: RefreshParts): Refresh {
     const found = await sessions.byRefreshToken(hash);
     if (found === undefined || !(await isAllowed(found, head))) throw new AppError('INVALID_REFRESH_TOKEN');
     if (found.generation === found.current_generation) {
-      // Lost against the same token elsewhere: then it is a used one now, and gets that one's pair.
+      // Another request has just used the same token: it is a used one now, and gets the pair of that request.
       return (await rotate(found, hash)) ?? pairFor(refreshToken, head);
     }
     const isPrevious = found.generation === found.current_generation - 1;
-    // To both sides: a clock that was set back by an hour must not make the ten seconds an hour.
+    // The absolute difference, so that a clock that was set back by an hour does not turn ten seconds into an hour.
     const isFresh = found.used_at !== null && Math.abs(clock.now() - found.used_at) <= REPLAY_MS;
     if (!isPrevious || !isFresh || found.replacement === null) return revoke(found, head);
     const text = Buffer.from(secretBox.open(found.replacement, replacementContext(found))).toString('utf8');
@@ -131,7 +131,7 @@ type OwnSessionsParts = BasePort & PeoplePort & SessionsPort & PostPort;
 
 export type OwnSessions = ReturnType<typeof createOwnSessions>;
 
-/** The own login sessions: who am I, log out, see the others, end them. */
+/** The caller's own login sessions: shows the current one, logs out, lists the others and ends them. */
 export function createOwnSessions(parts: OwnSessionsParts) {
   const { sessions, settings, database, audit, userObjects, clock } = parts;
 
@@ -139,7 +139,7 @@ export function createOwnSessions(parts: OwnSessionsParts) {
     const options = { secure: parts.cookiesAreSecure(head), maxAgeSeconds: 0 };
     reply.header('set-cookie', cookieText(SESSION_COOKIE, '', options));
   };
-  /** What was answered for a session that is in memory. */
+  /** Responses for sessions in memory. */
   const answers = new WeakMap<FoundSession, CurrentSession>();
   function timesOf({ session_id: id, access_expires_at: tokenEnds, session_created_at: since }: FoundSession) {
     // A cookie lasts longer than the token would by itself.
@@ -161,7 +161,7 @@ export function createOwnSessions(parts: OwnSessionsParts) {
     );
 
   return {
-    /** Without a promise where nothing has to be read: clients ask for this more often than for anything else. */
+    /** Returns without a promise if nothing has to be read, because this is the most frequent call. */
     current(user: FoundSession): CurrentSession | Promise<CurrentSession> {
       const described = userObjects.describe(user);
       if (described instanceof Promise) return described.then((one) => ({ user: one, session: timesOf(user) }));
@@ -178,7 +178,7 @@ export function createOwnSessions(parts: OwnSessionsParts) {
         current: row.id === user.session_id,
         createdAt: timeText(row.created_at),
         lastSeenAt: timeText(row.last_seen_at),
-        // One that is not in use can still be refreshed.
+        // A session without a valid access token can still be refreshed.
         expiresAt: timeText(row.access_expires_at > now ? row.access_expires_at : row.expires_at),
         address: row.address,
         userAgent: row.user_agent,
@@ -186,7 +186,7 @@ export function createOwnSessions(parts: OwnSessionsParts) {
     },
     async logOut(call: UserCall): Promise<void> {
       await endOne(call.caller.user.session_id, 'logout', call).catch((error) => {
-        // Another request may have ended it first: then there is nothing left to do, and nothing to record.
+        // Another request has ended it first, and recorded it.
         if (errorCode(error) !== 'SESSION_NOT_FOUND') throw error;
       });
       clearCookie(call);

@@ -24,7 +24,7 @@ interface Login {
   passkeyOptions(given: BodyOf<typeof loginOperations.passkeyOptions>, head: RequestHead): Promise<object>;
   /** A passkey is both factors; with a ticket it is the second one. */
   withPasskey(given: PasskeyLogin, call: LoginCall): Promise<Answer>;
-  /** Good for the browser that began the login, or for anyone who has the verifier of its challenge. */
+  /** Accepts the browser that began the login, or a caller with the verifier of its challenge. */
   withExchangeCode(given: BodyOf<typeof loginOperations.exchangeCode>, call: LoginCall): Promise<Answer>;
 }
 
@@ -98,7 +98,7 @@ export function createLogin(parts: Parts): Login {
     };
   }
 
-  /** The user who has shown the first factor for a ticket that still counts. */
+  /** Returns the user of a valid ticket, who has proven the first factor. Throws INVALID_MFA_TICKET. */
   async function holderOf(flow: OpenFlow | undefined): Promise<FoundUser> {
     const user = flow === undefined ? undefined : await users.byId(flow.userId);
     const isCurrent = user !== undefined && user.active === 1 && user.access_epoch === flow?.data.epoch;
@@ -111,7 +111,7 @@ export function createLogin(parts: Parts): Login {
     if (user.confirmed !== 1) throw new AppError('EMAIL_NOT_VERIFIED');
   }
 
-  /** While strangers have used up the guesses on an account, a wrong code tells no more than a wrong password does. */
+  /** While the account is locked, a wrong code gets the same error as a wrong password, so that it reveals nothing. */
   async function proveUnderLock(user: FoundUser, given: GivenFactor, origin: FactorOrigin) {
     try {
       return await secondFactor.prove(user, given, origin);
@@ -125,7 +125,7 @@ export function createLogin(parts: Parts): Login {
       const identifier = names.identifier || names.account || names.username || names.email;
       if (!identifier || !password) throw new AppError('MISSING_CREDENTIALS', { fields: 'identifier and password' });
       const user = await find(identifier);
-      // Asked for people who do not exist as well: the same reads, the same time.
+      // Read for unknown users too, so that the response time is the same.
       const known = await opening.knownDevice(call, user?.id ?? '');
       const hasCode = code !== undefined;
       const withCode = hasCode && user?.totp_state === 'active';
@@ -181,7 +181,7 @@ export function createLogin(parts: Parts): Login {
   };
 }
 
-/** Somebody else's code in a link must not log a person in as that somebody (login CSRF). */
+/** Checks that the code belongs to this browser, so that a link with someone else's code logs nobody in as them (login CSRF). */
 function isBoundTo(
   { browser, challenge }: Readonly<Record<string, unknown>>,
   verifier: string | undefined,

@@ -12,14 +12,14 @@ import type { CredentialStore } from '../storage/credential-store.ts';
 import type { FoundSession } from '../storage/session-store.ts';
 
 export interface PasswordAttempt {
-  /** Undefined for someone who does not exist: the same is done, and the answer is no. */
+  /** Undefined for an unknown user: the same work is done, and the check fails. */
   readonly user: Pick<UserRow, 'id'> | undefined;
-  /** What was asked for, so that failures on what does not exist count as well. */
+  /** The given name or address, so that failures for unknown users are counted too. */
   readonly identifier: string;
   readonly password: string;
-  /** The device or login session of that user that it comes from: failures of strangers do not count against it. */
+  /** The known device or login session that the attempt comes from: failures of strangers do not count against it. */
   readonly known: string | undefined;
-  /** Whether a code of the second factor came along, which the caller checks next. */
+  /** Whether the attempt has a code of the second factor, which the caller checks next. */
   readonly withCode?: boolean;
   readonly head: RequestHead;
 }
@@ -31,13 +31,13 @@ interface RightPassword {
   readonly needsSecondFactor: boolean;
 }
 
-/** Compares passwords, and counts what is wrong: the one way by which anybody can try one. */
+/** Compares passwords and counts failures. Every attempt goes through it. */
 export interface PasswordCheck {
-  /** Undefined for a wrong password, and for any while it is locked. */
+  /** Returns undefined for a wrong password, and for every password while locked. */
   check(attempt: PasswordAttempt): Promise<RightPassword | undefined>;
 }
 
-/** A password that its owner has just set by a mailed token is not the one that strangers have been guessing at. */
+/** For this long after a reset by a mailed token, the lock of the account is ignored: the guesses were at the old password. */
 const FRESH_RESET_MS = 15 * 60_000;
 
 type Parts = Pick<
@@ -48,7 +48,7 @@ type Parts = Pick<
 export function createPasswordCheck(parts: Parts): PasswordCheck {
   const { database, limiter, credentials, passwords, audit, clock } = parts;
 
-  /** The same password under newer parameters. Nothing fails because of it. */
+  /** Stores a new hash of the same password with current parameters. A failure is only logged. */
   async function rehash(userId: string, before: string, password: string): Promise<void> {
     if (!passwords.isOutdated(before)) return;
     try {
@@ -87,9 +87,9 @@ export function createPasswordCheck(parts: Parts): PasswordCheck {
       const keys = [`${own.policy} ${own.key}`, ...(known === undefined ? [`address ${fromAddress.key}`] : [])];
       const leave = await limiter.gate.enter(keys, left);
       if (leave === undefined) {
-        // As much work as for a password that is compared, so that nobody can tell.
+        // Hashes anyway, so that the response time does not show the lock.
         await passwords.verify(hash, password);
-        // One record of the lock is enough for a known device: nothing else bounds how many it could write.
+        // No entry per attempt for a known device: the entry of the lock is enough, and nothing else would bound their number.
         if (known !== undefined) return undefined;
         const refused = audit.statement({ event: 'login.refused', subject: user?.id ?? '', head });
         await database.write([limiter.count(fromAddress), refused]);
@@ -101,7 +101,7 @@ export function createPasswordCheck(parts: Parts): PasswordCheck {
           const alsoFree = known === undefined && !accountLocked && !isFresh ? anywhere : undefined;
           const statements = [
             limiter.expectFree(alsoFree === undefined ? [own] : [own, alsoFree]),
-            // Of a failure that was stored since, this login counts as the earlier one.
+            // A failure that was stored since counts as later than this login, so it is kept.
             ...(hasFailed ? [limiter.forget(own)] : []),
             credentials.noteUse('password', user.id, clock.now()),
           ];
@@ -133,7 +133,7 @@ export function createPasswordCheck(parts: Parts): PasswordCheck {
   }
 }
 
-/** Anyone who finds a screen unlocked has a session; what only the owner may change asks for what only the owner knows. */
+/** Confirms the owner before sensitive changes, because a session alone may be that of someone at an unlocked screen. */
 export interface Reauthentication {
   /** The statements that belong to it, for the batch that follows; throws REAUTHENTICATION_REQUIRED. */
   password(user: FoundSession, password: string | undefined, head: RequestHead): Promise<readonly Runnable[]>;

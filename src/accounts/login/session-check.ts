@@ -8,9 +8,9 @@ import type { ChangedIds } from '../storage/guarded-writes.ts';
 import type { FoundSession, SessionStore } from '../storage/session-store.ts';
 
 /**
- * Whose session a token is. Asked for every request: one keyed read, or none where the session is in memory, which every
- * change of it or of its user removes; so a revocation counts immediately. In a cookie it lasts as long as the browser
- * keeps using it; as a bearer token, which a script can read, it ends after a day.
+ * Returns the session of a token. Every request calls it: it costs one keyed read, or none if the session is in memory.
+ * Every change of the session or its user removes it from memory, so a revocation applies immediately. A cookie lasts as
+ * long as the browser keeps using it; a bearer token, which a script can read, ends after a day.
  */
 export type SessionCheck = (
   token: string,
@@ -23,7 +23,7 @@ export interface SessionCheckOptions {
   readonly known?: KnownSessions | undefined;
   settings(): Pick<AccountsSettings, 'sessions'>;
   readonly clock: Pick<Clock, 'now'>;
-  /** Takes note of sessions that were used; what it loses only makes a session look idle a little longer. */
+  /** Records the use of sessions. A lost record only makes a session look idle a little longer. */
   readonly seen: Pick<Batcher<SeenSession>, 'add'>;
 }
 
@@ -34,15 +34,15 @@ export interface SeenSession {
   readonly until: number;
 }
 
-/** A use is noted again after this time: a session in use costs a write per minute. */
+/** A use is recorded at most this often, so that a session in use costs one write per minute. */
 const NOTED_EVERY_MS = 60_000;
-/** Longer than any token of ours: not worth a digest. */
+/** Longer text cannot be a token, so no digest is computed for it. */
 const MAX_TOKEN = 128;
 
 export function createSessionCheck({ store, known, settings, clock, seen }: SessionCheckOptions): SessionCheck {
   const reading = new Map<string, { readonly before: number; readonly found: Promise<FoundSession | undefined> }>();
 
-  /** The session if it still counts. Its use is noted from time to time. */
+  /** Returns the session if it is still valid, and records its use now and then. */
   function live(token: string, as: 'bearer' | 'cookie', found: FoundSession): FoundSession | undefined {
     const now = clock.now();
     const { sessions } = settings();
@@ -65,13 +65,13 @@ export function createSessionCheck({ store, known, settings, clock, seen }: Sess
     return found === undefined ? undefined : live(token, as, found);
   }
 
-  /** Requests that come together share one read, unless something has changed since it began. */
+  /** Concurrent requests share one read, unless something has changed since it began. */
   function readKnown(token: string, sessions: KnownSessions): Promise<FoundSession | undefined> {
     const before = sessions.changes();
     const shared = reading.get(token);
     if (shared?.before === before) return shared.found;
     const found = store.byToken(tokenKey(token)).then((row) => {
-      // What was read while something changed may be older than the change.
+      // A row that was read during a change may be older than the change.
       if (row !== undefined && before === sessions.changes()) sessions.keep(token, row);
       return row;
     });
@@ -96,13 +96,13 @@ export interface KnownSessions {
   get(token: string): FoundSession | undefined;
   keep(token: string, found: FoundSession): void;
   seen(token: string, now: number): void;
-  /** Something that decides about logins was written: nothing that was read before it counts. */
+  /** Forgets the sessions that a change concerns, because they were read before it. */
   changed(ids: ChangedIds): void;
   /** How often something changed. */
   changes(): number;
 }
 
-/** In case something else wrote to the store: after this time a session is read again. */
+/** A session is read again after this time, in case something else wrote to the store. */
 export const READ_AGAIN_MS = 15_000;
 
 export function createKnownSessions(clock: Pick<Clock, 'monotonic'>): KnownSessions {
@@ -129,8 +129,8 @@ export function createKnownSessions(clock: Pick<Clock, 'monotonic'>): KnownSessi
 const MAX_HELD = 10_000;
 
 /**
- * What was read about credentials, until something changes that it depends on. By the credential itself, because a digest
- * costs more than all other checks together.
+ * A cache of credentials, from which a change removes those that depend on it. Its key is the credential itself, because a
+ * digest costs more than all other checks together.
  */
 export function createHeldCredentials<Kind extends { readonly names: readonly string[] }>() {
   /** The oldest comes first. */
@@ -168,7 +168,7 @@ export function createHeldCredentials<Kind extends { readonly names: readonly st
     },
   };
 }
-/** When a token ends, however much it is used. */
+/** Returns when a token ends, even if it is used. */
 export function tokenEnd(
   found: FoundSession,
   as: 'bearer' | 'cookie',

@@ -13,13 +13,13 @@ import { timeText } from '../user-object.ts';
 /** How long sessions last is in the settings (`accounts.sessions`). */
 export const REFRESH_LIFETIME_MS = 7 * 24 * 3_600_000;
 export const FAMILY_LIFETIME_MS = 30 * 24 * 3_600_000;
-/** For this long the refresh token of before gives the same pair again, and the session token of before still counts. */
+/** For this long the previous refresh token returns the same pair again, and the previous session token stays valid. */
 export const REPLAY_MS = 10_000;
 
 /** A session that exists once its statements are stored. */
 export interface OpeningSession {
   readonly statements: readonly Runnable[];
-  /** Sends the cookies, and gives the members that every login answer shares. */
+  /** Sends the cookies, and returns the members that every login response has. */
   hand(call: Pick<Call, 'head' | 'reply'>): TokenMembers;
 }
 
@@ -34,11 +34,11 @@ export interface TokenMembers {
 
 export interface SessionOpening {
   /**
-   * `epoch` is that of the user when the statements run. The tokens are new every time: what a client brought along is
-   * never made into a session (fixation).
+   * `epoch` is the user's epoch when the statements run. The tokens are always new, so that a value from the client never
+   * becomes a session (fixation).
    */
   open(user: Pick<UserRow, 'id'>, epoch: number, call: Pick<Call, 'head'>): OpeningSession;
-  /** The digest of the device, when this user has logged in on it before. */
+  /** Returns the digest of the device if this user has logged in on it before. */
   knownDevice(call: Pick<Call, 'head'>, userId: string): Promise<string | undefined>;
   /** Makes the browser a known device of the user: the cookie is sent, the statement stores the device. */
   rememberDevice(call: Pick<Call, 'head' | 'reply'>, userId: string): { statement: Runnable; sendCookie(): void };
@@ -111,12 +111,12 @@ export function createSessionOpening(parts: Parts): SessionOpening {
   };
 }
 
-/** Shown in the list of sessions: what cannot be shown, or stored, is left out. */
+/** Returns the user agent for the list of sessions, without characters that cannot be shown or stored. */
 function userAgentOf(header: string | undefined): string {
   return (header ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, MAX_USER_AGENT);
 }
 
-/** Devices on which someone has logged in fully before. The cookie is sealed: nobody can make one. */
+/** Devices on which a user has completed a login. The cookie is encrypted, so it cannot be forged. */
 export interface KnownDevices {
   /** The digest of the device that the request comes from, if someone has logged in there before. */
   find(head: RequestHead, userId: string): Promise<string | undefined>;
@@ -139,7 +139,7 @@ export function createKnownDevices(
     try {
       return Buffer.from(secretBox.open(cookie, CONTEXT)).toString('utf8');
     } catch {
-      // Forged, or sealed with a key that is gone: a device like any other.
+      // Forged, or encrypted with a removed key: treated as an unknown device.
       return undefined;
     }
   };

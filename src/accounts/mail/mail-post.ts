@@ -18,13 +18,13 @@ export interface MailPost {
   send(mail: Mail): Promise<void>;
   /** For the batch of the change that the mail is about: both are stored, or neither. Call `wake` afterwards. */
   enqueue(mail: Mail): Runnable;
-  /** As much work as `enqueue`, and no mail: where the time of an answer must not tell whether there is a recipient. */
+  /** Causes as much work as `enqueue` without a mail, so that response times do not show whether there is a recipient. */
   enqueueNothing(): Runnable;
-  /** Sends what was stored, soon; the caller goes on. */
+  /** Starts sending stored mails without waiting for it. */
   wake(): void;
   /** Removes every mail to an address, or with the address in it: those that wait, and those in the outbox folder. */
   forget(address: string): Promise<void>;
-  /** Lets what waits go out, for a while. The rest stays in the table for the next start, or another instance. */
+  /** Sends waiting mails for a limited time. The rest stays in the table for the next start, or another instance. */
   stop(): Promise<void>;
 }
 
@@ -64,13 +64,13 @@ export function createMailPost(options: MailPostOptions): MailPost {
     return { id, data, attempts: 0, due_at: now, created_at: now };
   }
 
-  /** Undefined for what was stored only to take the same time. */
+  /** Returns undefined for a row of `enqueueNothing`. */
   function mailIn({ id, data }: OutgoingMailRow): Mail | undefined {
     const mail = JSON.parse(Buffer.from(secretBox.open(data, contextOf(id))).toString('utf8')) as Partial<Mail>;
     return mail.to === undefined ? undefined : (mail as Mail);
   }
 
-  /** Sends a mail that this instance has claimed. Throws what the mail server said; the mail is tried again then. */
+  /** Sends a mail that this instance has claimed. Throws the mail server's error after it has scheduled the next try. */
   async function deliver(row: OutgoingMailRow): Promise<void> {
     const mail = mailIn(row);
     try {
@@ -103,7 +103,7 @@ export function createMailPost(options: MailPostOptions): MailPost {
       .catch((error) => logger.warn({ err: error }, 'the mails that wait could not be read'))
       .finally(() => {
         round = undefined;
-        // Asked for after the last look of this round: without it, the mail would wait for the next round.
+        // A mail was stored after the last claim of this round; without another round it would wait a minute.
         if (isWanted) wake();
       });
   }
@@ -120,7 +120,7 @@ export function createMailPost(options: MailPostOptions): MailPost {
 
   return {
     async send(mail) {
-      // Claimed from the start: the caller waits for this very try, and nobody else makes it.
+      // Claimed from the start, because the caller waits for this try and no other instance may make it.
       const row = { ...rowOf(mail), attempts: 1, due_at: clock.now() + CLAIM_MS };
       const [{ changes }] = await database.write([store.add(row)]);
       if (changes === 0) throw new AppError('OVERLOADED');
@@ -156,7 +156,7 @@ interface OutboxMailerOptions {
 }
 
 const LOCAL_SENDER = 'Trestle <no-reply@localhost>';
-/** Nobody fetches these: beyond this the oldest makes room. */
+/** Beyond this number the oldest file is removed, because nobody fetches these mails. */
 const KEPT = 1000;
 
 interface OutboxMailer extends Mailer {
@@ -231,7 +231,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const ANSWER_TIMEOUT_MS = 10_000;
 const WHOLE_TIMEOUT_MS = 15_000;
 
-/** One connection per message, encrypted as the settings say and never less. */
+/** Opens one connection per message, with at least the encryption of the settings. */
 export function createSmtpMailer({ settings, clock }: SmtpMailerOptions): Mailer {
   return {
     async send({ to, subject, text, html }) {

@@ -20,7 +20,7 @@ export interface Mail {
   readonly name: MailName;
   readonly notice?: NoticeName;
   readonly values: Values;
-  /** How long it is worth sending: a code that has ended helps nobody. */
+  /** How long it is retried: an expired code is of no use. */
   readonly lifetimeMs: number;
 }
 
@@ -34,7 +34,7 @@ export interface RenderedMail {
 
 /** Resolves when the message is out of our hands; otherwise SMTP_TIMEOUT or SMTP_FAILED. */
 export interface Mailer {
-  /** `id` tells the same mail, tried again, from another one. */
+  /** `id` is the same for every try of one mail. */
   send(mail: RenderedMail, id?: string): Promise<void>;
 }
 

@@ -126,7 +126,7 @@ export function createEnrolment(parts: Parts) {
     },
   };
 
-  /** The same code was used elsewhere at this moment, or the user was changed: nothing was stored. */
+  /** Stores the statements, or throws `code` if the same code was used or the user was changed at the same moment. */
   async function storeOr(code: AccountsErrorCode, statements: readonly Runnable[]): Promise<void> {
     const fields = 'the password and a code or recovery code';
     await database.write(statements, { conflict: code, details: { fields } });
@@ -134,14 +134,14 @@ export function createEnrolment(parts: Parts) {
   }
 }
 
-/** Drawn here, so that no other server gets the secret. */
+/** Draws the QR code locally, so that no other server gets the secret. */
 async function qrCode(uri: string): Promise<string> {
   const { toString: draw } = await import('qrcode');
   const svg = await draw(uri, { type: 'svg', errorCorrectionLevel: 'M' });
   return `data:image/svg+xml;base64,${Buffer.from(svg).toString('base64')}`;
 }
 
-/** Colons part issuer and account in the address; nothing invisible belongs there either. */
+/** Removes colons, which separate issuer and account in the address, and invisible characters. */
 function labelText(given: string | undefined, fallback: string): string {
   const text = (given ?? '').replaceAll(/[\p{C}:]/gu, '').trim();
   return [...(text === '' ? fallback : text)].slice(0, MAX_LABEL).join('');

@@ -14,7 +14,7 @@ export interface GivenFactor {
   readonly recoveryCode?: string | undefined;
 }
 
-/** Where a code comes from. */
+/** The request and the device that a code was sent from. */
 export interface FactorOrigin {
   readonly head: RequestHead;
   /** The known device or login session of the user: its wrong codes count apart from those of strangers. */
@@ -86,7 +86,7 @@ export function createSecondFactor({ database, credentials, limiter, secretBox, 
   return {
     async prove(user, { code, recoveryCode }, origin) {
       if (recoveryCode !== undefined) {
-        // Nobody guesses 120 bits: a correct one counts even while codes are locked.
+        // Accepted even while codes are locked, because 120 bits cannot be guessed.
         const hash = recoveryCodeHash(user.id, recoveryCode);
         if (!(await credentials.hasRecoveryCode(user.id, hash))) {
           await refuseWhileLocked(user, origin);
@@ -156,7 +156,7 @@ async function totpOf(secret: Uint8Array, label?: TotpLabel): Promise<TOTP> {
 
 const COUNT = 10;
 const LENGTH = 24;
-/** Crockford's: nothing that is taken for something else. */
+/** Crockford's alphabet, without characters that look alike. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 
 /** Ten codes of 120 bits, six groups of four: random enough to be stored as plain digests (ASVS 6.5.2). */

@@ -12,7 +12,7 @@ import { createInvitationStore } from '../storage/administration-stores.ts';
 import { linkSubject } from '../storage/credential-store.ts';
 import type { OauthIdentity } from './oauth-providers.ts';
 
-/** Why someone was not let in, as the address that the browser is sent back to says it. */
+/** The reason for which a login failed: the parameter `error` of the URL that the browser returns to. */
 export type OauthProblem =
   | 'account_exists'
   | 'already_linked'
@@ -26,9 +26,9 @@ export type OauthProblem =
 
 export type OauthOutcome = { readonly userId: string } | { readonly problem: OauthProblem };
 
-/** From an account elsewhere to a user here: by the link between them, and by nothing else. */
+/** Finds or creates the user for an account at a provider. Only the stored link between the two counts, not an e-mail address. */
 export interface OauthAccounts {
-  /** Whom it belongs to; a new user when the address is new here too. */
+  /** Returns the linked user, or creates one if nobody here has the address. */
   enter(namespace: string, identity: OauthIdentity, head: RequestHead): Promise<OauthOutcome>;
   /** Links it to someone who is logged in, as long as the session that asked for it has not ended. */
   link(namespace: string, identity: OauthIdentity, linker: Linker, head: RequestHead): Promise<OauthOutcome>;
@@ -113,8 +113,8 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
       const email = normalizeEmail(identity.email ?? '');
       if (email === undefined) return { problem: 'email_not_verified' };
       if (await parts.blacklist.has(email)) return { problem: 'access_denied' };
-      // The user who has this address here logs in and links the account: an address alone proves nothing to us. Unless it is
-      // the same login, come twice at the same time, and the other one was quicker.
+      // An address alone proves nothing, so its user has to log in and link the account. The link exists if the same login
+      // arrived twice and the other request has just created the user.
       if ((await users.byEmail(email)) !== undefined) {
         return (await linked(namespace, identity)) ?? { problem: 'account_exists' };
       }
@@ -151,7 +151,7 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     },
   };
 
-  /** The name that they have elsewhere, or something like it that is not taken. */
+  /** Yields the name at the provider, then variants with a number for when it is taken. */
   function* nameChoices(given: string, email: string): Generator<string> {
     const [local = 'user'] = email.split('@');
     const name = normalizeName(given) ?? local;

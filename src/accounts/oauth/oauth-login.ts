@@ -16,9 +16,9 @@ type BrowserCall = Pick<Call, 'head' | 'reply'>;
 
 /** Logins with accounts from elsewhere. */
 export interface OauthLogin {
-  /** Sends the browser to the provider; `user` is logged in and wants to link the account there. */
+  /** Redirects the browser to the provider. With `user`, the account there is linked to this logged-in user. */
   begin(providerId: string, user: FoundSession | undefined, call: BrowserCall): Promise<unknown>;
-  /** Sends the browser to the web console in the end, whatever happened. */
+  /** Redirects the browser to the web console, with an exchange code or with an error. */
   finish(providerId: string, call: BrowserCall): Promise<unknown>;
 }
 
@@ -42,14 +42,14 @@ export function createOauthLogin(parts: Parts): OauthLogin {
     try {
       await database.write([limiter.take(byAddress('oauth_failure', head)), entry]);
     } catch (error) {
-      // Many at the same moment, and this one was too many.
+      // Other failures from the same address reached the limit at the same moment.
       if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       await limiter.refuseWhileLocked(byAddress('oauth_failure', head));
     }
     return backTo({ error: problem });
   }
 
-  /** The login that this browser began with this provider; it can be finished once. */
+  /** Returns the login that this browser began with this provider, and ends it, because it can be finished only once. */
   async function takeFlow(
     providerId: string,
     browserToken: string,
@@ -66,7 +66,7 @@ export function createOauthLogin(parts: Parts): OauthLogin {
     return isFirst ? { flow, state } : undefined;
   }
 
-  /** Whatever the provider gets wrong is one thing to us; what it was stays in the log. */
+  /** Returns undefined for every failure of the provider, and logs its name. */
   async function identify(
     provider: OauthProvider,
     providerId: string,
@@ -83,7 +83,7 @@ export function createOauthLogin(parts: Parts): OauthLogin {
       };
       return await provider.identify({ ...request, query });
     } catch (error) {
-      // Not the error itself: it may hold the answer, and with it tokens.
+      // Not the error itself, because it may contain the response, and with it tokens.
       const reason = error instanceof Error ? `${error.name} ${errorCode(error)}`.trim() : 'unknown';
       parts.logger.warn({ provider: providerId, reason }, 'a login elsewhere was not accepted');
       return undefined;
@@ -170,8 +170,8 @@ export function createOauthLogin(parts: Parts): OauthLogin {
 }
 
 /**
- * Another site must not make someone link an account: it might have logged them in there as somebody else before. A
- * browser says where a navigation comes from; a bearer token is sent by nobody's accident.
+ * Throws CROSS_SITE_REQUEST when another site starts the linking of an account, because that site may have logged the user
+ * in at the provider with an account of its own. A request with a bearer token is allowed: browsers do not add one by themselves.
  */
 function refuseForeignStart({ headers }: RequestHead, ownUrls: readonly string[]): void {
   if (headers.authorization !== undefined) return;

@@ -8,7 +8,7 @@ import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
 import { withoutSlash } from '../../platform/network-address/ip-address.ts';
 import type { AccountsSettings } from '../settings.ts';
 
-/** Someone as a provider knows them. */
+/** A person, as a provider describes them. */
 export interface OauthIdentity {
   /** The provider's own, unchanging id of the person. */
   readonly id: string;
@@ -25,17 +25,17 @@ interface OauthRequest {
 }
 
 interface OauthCallback extends OauthRequest {
-  /** What came back, as it came. */
+  /** The query of the callback, unchanged. */
   readonly query: URLSearchParams;
 }
 
 /** Where people can log in with an account from elsewhere. */
 export interface OauthProvider {
-  /** The namespace of its ids: the same person elsewhere is someone else. */
+  /** The namespace of its ids, because two providers may use the same id for different people. */
   readonly namespace: string;
-  /** Where the browser is sent to. */
+  /** Returns the URL that the browser is redirected to. */
   authorizationUrl(request: OauthRequest): Promise<string>;
-  /** Who came back. Throws when anything about it is not as it should be. */
+  /** Returns the person who logged in. Throws when any check of the callback or of the provider's responses fails. */
   identify(callback: OauthCallback): Promise<OauthIdentity>;
 }
 
@@ -98,7 +98,7 @@ const Person = Type.Object({
 });
 const Emails = Type.Array(Type.Object({ email: Type.String(), primary: Type.Boolean(), verified: Type.Boolean() }));
 
-/** GitHub supports OAuth, but not OpenID Connect: its API tells who the person is. */
+/** GitHub supports OAuth, but not OpenID Connect, so its API is asked for the person. */
 function createGithubProvider(settings: GithubSettings): OauthProvider {
   const url = withoutSlash(settings.url);
   const apiUrl = withoutSlash(settings.api_url);
@@ -158,12 +158,12 @@ interface OidcSettings {
   readonly issuer: string;
   readonly client_id: string;
   readonly client_secret: string;
-  /** Takes the issuer's word for every address, also where it does not say that it has verified it. */
+  /** Treats every address from the issuer as verified, also without the claim `email_verified`. */
   readonly trust_email: boolean;
 }
 
 const TIMEOUT_SECONDS = 10;
-/** What an issuer says of itself is asked again after this time. */
+/** The metadata of an issuer is read again after this time. */
 const KNOWN_FOR_MS = 3_600_000;
 
 /** Any OpenID Connect issuer. The library is loaded by the first login. */
@@ -236,7 +236,7 @@ function identityOf(id: string, claims: Readonly<Record<string, unknown>>, trust
   };
 }
 
-/** As the issuer wants the secret: in a header unless it says otherwise. */
+/** Sends the secret in the form that the issuer supports: in a header unless its metadata lists other methods only. */
 function authentication(client: typeof import('openid-client'), secret: string): ClientAuth {
   if (secret === '') return client.None();
   const inHeader = client.ClientSecretBasic(secret);

@@ -31,8 +31,8 @@ export function createPasswordChange(parts: Parts) {
     audit.statement({ event, actor: user.id, subject: user.id, head });
 
   /**
-   * What belongs to every new password: it counts, and nothing that was opened with the old one does. Linked accounts
-   * stay unless the owner says otherwise; the mail names those that stay.
+   * Returns the statements of every password change: they set the password and end everything that was opened with the old
+   * one. Linked accounts stay unless `removeLinks` is set; the mail names those that stay.
    */
   async function replacing(
     user: FoundUser,
@@ -51,7 +51,7 @@ export function createPasswordChange(parts: Parts) {
       sessions.endAllOf(user.id),
       flowStore.removeOfUser(user.id),
       devices.forgetAllOf(user.id),
-      // Strangers have been guessing at the old password.
+      // The failures counted guesses at the old password.
       ...limiter.forgetStrangers(user.id),
       // Someone whose address is verified is let in by proxy nodes.
       ...(verifiesEmail ? [clients.touch()] : []),
@@ -115,13 +115,13 @@ export function createPasswordChange(parts: Parts) {
         call,
       );
     },
-    /** Mails a token to someone who is not logged in; says nothing of whether there is such a person. */
+    /** Mails a token to a user who is not logged in. The response does not show whether the user exists. */
     async startForgot(given: string, head: RequestHead) {
       const answer = { message: 'reset_sent_if_known' };
       const email = normalizeEmail(given);
       if (email === undefined || !(await isWithinLimits(email, head.address))) return answer;
       const user = await users.byEmail(email);
-      // The same is stored for strangers: whether there is such a person takes no time to tell.
+      // The same is stored for unknown addresses, so that the response time does not show whether the user exists.
       const { token, statement } = flows.issue('forgot', { userId: user?.id ?? '', email });
       const asked = audit.statement({ event: 'password.forgot_asked', subject: user?.id ?? '', head });
       const message = user === undefined ? mail.enqueueNothing() : mail.enqueue(resetMail(user, token));
@@ -129,7 +129,7 @@ export function createPasswordChange(parts: Parts) {
       mail.wake();
       return answer;
     },
-    /** Logs nobody in, and leaves the second factor as it is. Names the linked accounts that can still log in. */
+    /** Sets the password without logging in or changing the second factor. Returns the linked accounts that can still log in. */
     async confirmForgot(given: ResetByToken, call: Pick<Call, 'head' | 'reply'>) {
       const { token, password, remove_links: removeLinks = false } = given;
       for (const kind of ['forgot', 'set_password'] as const) {
@@ -140,7 +140,7 @@ export function createPasswordChange(parts: Parts) {
         const passwordHash = await parts.passwords.hash(password);
         const how = { verifiesEmail: true, byToken: true, removeLinks };
         const { statements, linkedLogins } = await replacing(user, passwordHash, how, call.head);
-        // This browser becomes a known device: strangers who go on guessing do not keep its owner out.
+        // This browser becomes a known device, so that guesses of strangers do not lock its owner out.
         const device = parts.opening.rememberDevice(call, user.id);
         const done = note('password.set_by_token', user, call.head);
         await storeOr('INVALID_TOKEN', [flows.take(kind, token), ...statements, device.statement, done]);

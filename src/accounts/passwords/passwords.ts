@@ -4,10 +4,10 @@ import { COMMON_PASSWORD_WORDS } from './common-password-words.ts';
 
 const MIN_CHARACTERS = 8;
 const MAX_CHARACTERS = 256;
-/** A shorter name or part of an address is in many good passwords by chance. */
+/** A shorter name, or part of an address, occurs in many good passwords by chance. */
 const MIN_IDENTITY = 4;
 
-/** Throws unless it can be this person's password. Nothing is trimmed, cut or demanded of its characters. */
+/** Throws unless this person may use the password. It is neither trimmed nor cut, and there are no composition rules. */
 export function checkNewPassword(
   password: string,
   identity: { readonly name: string; readonly email: string },
@@ -44,7 +44,7 @@ function comparable(text: string): string {
   return text.normalize('NFKC').toLowerCase();
 }
 
-/** What is put in place of letters. */
+/** Characters that people use in place of letters. */
 const LETTERS: Readonly<Record<string, string>> = {
   '0': 'o',
   '1': 'i',
@@ -60,8 +60,8 @@ const LETTERS: Readonly<Record<string, string>> = {
 let known: ReadonlySet<string> | undefined;
 
 /**
- * Whether a password is among the first that are tried: in the list itself, or a word of it with letters replaced, digits
- * and signs around it, or said twice; or a short run of the same or neighbouring characters.
+ * Returns whether a password is common: a word of the list, also with replaced letters, with digits and signs around it or
+ * repeated twice; or a short run of equal or neighbouring characters.
  */
 export function isCommonPassword(password: string): boolean {
   known ??= new Set(COMMON_PASSWORD_WORDS.trim().split(/\s+/));
@@ -75,7 +75,7 @@ function variants(text: string): string[] {
   return [text, plainLetters(text), bare, plainLetters(bare)];
 }
 
-/** Digits and signs at both ends are what people add when a rule asks for them. */
+/** Removes digits and signs at both ends, which people add to satisfy rules. */
 function withoutEnds(text: string): string {
   let start = 0;
   let end = text.length;
@@ -94,14 +94,14 @@ function plainLetters(text: string): string {
   return plain;
 }
 
-/** The word that is said twice; empty, which is no word, for anything else. */
+/** Returns the half of a text that is one word twice; empty for any other text. */
 function half(text: string): string {
   const first = text.slice(0, text.length / 2);
   return text.length > 0 && first + first === text ? first : '';
 }
 
 const ROWS = ['abcdefghijklmnopqrstuvwxyz', '01234567890', 'qwertyuiop', 'asdfghjkl', 'zxcvbnm', 'qwertzuiop'];
-/** Longer ones are not common any more. */
+/** Longer runs are not common. */
 const MAX_RUN = 12;
 
 /** Letters and digits that are all the same, or run along a row of the keyboard, the alphabet or the digits. */
@@ -156,7 +156,7 @@ export function createPasswordHasher(options: PasswordHasherOptions): PasswordHa
   const { parameters = PARAMETERS, concurrency, waiting = WAITING } = options;
   const limited = createLimit(concurrency, waiting);
   const prefix = `$argon2id$v=19$m=${parameters.memoryCost},t=${parameters.timeCost},p=${parameters.parallelism}$`;
-  // What an unknown user is compared with: as much work as any other hash, and no password has it.
+  // Compared for unknown users: it costs as much as any other hash, and no password matches it.
   const nobody = `${prefix}${'A'.repeat(22)}$${'A'.repeat(43)}`;
 
   return {

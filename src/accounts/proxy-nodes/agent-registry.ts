@@ -22,7 +22,7 @@ interface ProxyAgent extends Omit<Agent, 'createdAt'> {
 export interface AgentRegistry {
   /** By id. */
   list(): Promise<ProxyAgent[]>;
-  /** Whose token it is. Tokens of the settings count as they are now: a reload changes them. */
+  /** Returns the agent of a token. Tokens in the settings change with a reload. */
   byToken(token: string): Promise<Pick<ProxyAgent, 'id'> | undefined>;
   /** The token is in this answer and nowhere else. */
   create(agent: NewAgent, actor: RegistryActor): Promise<{ agent: ProxyAgent; token: string }>;
@@ -121,7 +121,7 @@ function describeStored(row: ProxyAgentRow): ProxyAgent {
   };
 }
 
-/** The settings say what it is; a token may have been issued for it here. */
+/** Describes an agent by the settings, and by its row if a token was issued for it here. */
 function describeConfigured(agent: ConfiguredAgent, row: ProxyAgentRow | undefined): ProxyAgent {
   const { id, name, token, groups, ...node } = agent;
   return {
@@ -135,12 +135,12 @@ function describeConfigured(agent: ConfiguredAgent, row: ProxyAgentRow | undefin
   };
 }
 
-/** As it is shown: where its node is stays with the list of nodes. */
+/** Describes an agent without the address of its node, which only the list of nodes has. */
 export function describeAgent({ node: _, createdAt, ...agent }: ProxyAgent): Agent {
   return { ...agent, createdAt: createdAt === null ? null : timeText(createdAt) };
 }
 
-/** Computed again only when the input is another one. */
+/** Caches the output for the last input. */
 function rememberLast<Input extends object, Output>(compute: (input: Input) => Output): (input: Input) => Output {
   let last: { readonly input: Input; readonly output: Output } | undefined;
   return (input) => {

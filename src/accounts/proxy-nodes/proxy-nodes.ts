@@ -18,7 +18,7 @@ export function createProxyNodes(parts: Parts) {
   const { database, agents, agentRegistry, blacklist, clock } = parts;
   const clientList = createClientList(parts.clientList, clock);
   return {
-    /** The nodes, as the caller connects to them. */
+    /** Lists the nodes with what the caller needs to connect to them. */
     async list({ caller: { user } }: UserCall): Promise<ProxyNode[]> {
       if (await blacklist.has(user.email)) throw new AppError('ACCOUNT_SUSPENDED');
       requireNotClosing(user);
@@ -29,7 +29,7 @@ export function createProxyNodes(parts: Parts) {
     async sendClients({ head, reply }: Pick<Call, 'head' | 'reply'>) {
       const { revision, body } = await clientList();
       const tag = `"${revision}"`;
-      // Kept by the node itself and by nobody in between.
+      // Only the node itself may cache it, no proxy in between.
       reply.header('etag', tag).header('cache-control', 'private, no-cache');
       if (matches(head.headers['if-none-match'], tag)) return reply.code(304).send();
       return reply.type('application/json; charset=utf-8').send(body);
@@ -49,7 +49,7 @@ export function createProxyNodes(parts: Parts) {
   };
 }
 
-/** Reports come every minute: this is after the third that did not come. */
+/** Agents report every minute: stale after three missed reports. */
 const STALE_AFTER_MS = 3 * 60_000;
 const MAX_MESSAGE = 1000;
 
@@ -61,7 +61,7 @@ interface StoredXray {
 
 const NO_XRAY: StoredXray = { running: false, clients: 0, lastSync: null };
 
-/** A report as it is stored. The time is ours: the clock of a node may be wrong, or lie. */
+/** Returns a report as it is stored, with the time of this machine, because the clock of a node may be wrong. */
 function reportRow(report: AgentReport, now: number): ProxyAgentStatusRow {
   const { running = false, clients = 0, lastSync } = report.xray ?? {};
   const xray: StoredXray = { running, clients, lastSync: readPast(lastSync, now) };
@@ -76,7 +76,7 @@ function reportRow(report: AgentReport, now: number): ProxyAgentStatusRow {
   };
 }
 
-/** The state of a proxy node, by its last report; a node without a recent report is not healthy, whatever the report says. */
+/** Describes a proxy node by its last report. A node without a recent report is not healthy. */
 function describeStatus(
   { id, name, groups }: { readonly id: string; readonly name: string; readonly groups: readonly string[] },
   row: ProxyAgentStatusRow | undefined,
@@ -98,7 +98,7 @@ function describeStatus(
   };
 }
 
-/** Nothing has happened in the future. */
+/** Limits a reported time to the present. */
 function readPast(text: string | null | undefined, now: number): number | null {
   const at = text === null || text === undefined ? Number.NaN : Date.parse(text);
   return Number.isNaN(at) || at < 0 ? null : Math.min(at, now);
@@ -128,8 +128,8 @@ interface CurrentList extends ClientList {
 const PAGE = 2000;
 
 /**
- * Makes the list when it has changed and keeps it until it changes again: nodes ask every minute, and mostly nothing has
- * happened. Costs one keyed read then.
+ * Builds the list after a change and caches it, because nodes ask every minute and it seldom changes. A call with a cached
+ * list costs one keyed read.
  */
 function createClientList(store: ClientListStore, clock: Pick<Clock, 'now'>): () => Promise<ClientList> {
   let current: CurrentList | undefined;
@@ -167,7 +167,7 @@ function createClientList(store: ClientListStore, clock: Pick<Clock, 'now'>): ()
     const now = clock.now();
     const isCurrent = current?.storedRevision === storedRevision && now < current.endsAt && now >= current.madeAt;
     if (current !== undefined && isCurrent) return current;
-    // Requests that come until then wait for the one that is being made, if it is made from what they have seen.
+    // Concurrent requests share one build, unless it began from an older revision than they have read.
     making ??= make(storedRevision).finally(() => {
       making = undefined;
     });

@@ -20,7 +20,7 @@ const MAX_LABEL = 63;
 const LOCAL_PART = /^[a-z0-9!#$%&'*+/=?^_`{|}~-]+$/;
 const LABEL = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
 
-/** Scripts whose letters are taken for those of another one when they stand side by side. */
+/** Scripts whose letters look like letters of another one of these scripts. */
 const SCRIPTS: readonly RegExp[] = [
   /\p{Script=Latin}/u,
   /\p{Script=Cyrillic}/u,
@@ -32,16 +32,16 @@ const SCRIPTS: readonly RegExp[] = [
   /\p{Script=Georgian}/u,
 ];
 /**
- * Letters of other scripts that cannot be told from Latin ones: a label of nothing else passes for a Latin one. They are
+ * Letters of other scripts that look like Latin ones: a label of only these letters looks like a Latin label. They are
  * аԁеһіјӏорԛѕԝхусвкмнтгпѵѡαικνορτυχωγ, as escapes because of the build.
  */
 const LATIN_LOOK_ALIKES =
   /^[\u0430\u0501\u0435\u04bb\u0456\u0458\u04cf\u043e\u0440\u051b\u0455\u051d\u0445\u0443\u0441\u0432\u043a\u043c\u043d\u0442\u0433\u043f\u0475\u0461\u03b1\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u03c9\u03b30-9-]+$/u;
 
 /**
- * An e-mail address as addresses are stored and compared: lower case, the domain in ASCII (IDNA). Undefined for what is no
- * address, and for every spelling that software would silently turn into another address: full-width letters, invisible
- * characters, letters of mixed scripts.
+ * Returns an e-mail address as it is stored and compared: in lower case, the domain in ASCII (IDNA). Returns undefined for
+ * text that is not an address, and for spellings that software would silently turn into another address: full-width letters,
+ * invisible characters, letters of mixed scripts.
  */
 export function normalizeEmail(text: string): string | undefined {
   if (text.length > MAX_EMAIL || text !== text.normalize('NFC')) return undefined;
@@ -63,7 +63,7 @@ function normalizeDomain(text: string): string | undefined {
   const [topLevel = ''] = labels.slice(-1);
   if (labels.length < 2 || !labels.every(isLabel) || /^\d+$/.test(topLevel)) return undefined;
   const unicode = domainToUnicode(ascii);
-  // What the conversion changed beyond the case was a disguise. Someone may also write the ASCII form themselves.
+  // Refuses text that the conversion changed in more than case. The ASCII form itself is accepted.
   if (given !== unicode && given !== ascii) return undefined;
   return unicode.split('.').some(isDisguised) ? undefined : ascii;
 }
@@ -77,7 +77,7 @@ function isDisguised(label: string): boolean {
   return SCRIPTS.filter((script) => script.test(label)).length > 1 || LATIN_LOOK_ALIKES.test(label);
 }
 
-/** Undefined when a letter that is not ASCII becomes one that is: the Kelvin sign is no "k". */
+/** Returns undefined when a letter outside ASCII would become an ASCII letter, such as the Kelvin sign, which would become "k". */
 function lowerCase(text: string): string | undefined {
   let lowered = '';
   for (const character of text) {
@@ -92,7 +92,7 @@ function asciiLowerCase(text: string): string {
   return text.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 
-/** The address as it is stored. Throws INVALID_EMAIL. */
+/** Returns the address as it is stored. Throws INVALID_EMAIL. */
 export function requireEmail(text: string): string {
   const email = normalizeEmail(text);
   if (email === undefined) throw new AppError('INVALID_EMAIL');
@@ -102,18 +102,18 @@ export function requireEmail(text: string): string {
 const MAX_NAME_LENGTH = 64;
 
 /**
- * A user's name as it is shown; undefined when it cannot be one. Without "@", so that no name passes for an e-mail address
- * at the login, and without characters that cannot be seen.
+ * Returns a user's name as it is shown, or undefined for text that cannot be a name. A name has no "@", so that a login
+ * cannot take it for an e-mail address, and no invisible characters.
  */
 export function normalizeName(text: string): string | undefined {
   if (text.length > 4 * MAX_NAME_LENGTH || !text.isWellFormed()) return undefined;
   const name = text.normalize('NFC').trim();
   if (name === '' || [...name].length > MAX_NAME_LENGTH) return undefined;
-  // NFKC turns some signs into "@": the full-width one, and whatever else compares equal.
+  // NFKC turns some characters into "@", such as the full-width one.
   return /[\p{C}\p{Zl}\p{Zp}@]/u.test(name.normalize('NFKC')) ? undefined : name;
 }
 
-/** How names are compared: whatever looks the same up to case, width and composition is the same name. */
+/** Returns the form in which names are compared: names that differ only in case, width or composition are equal. */
 export function nameKey(name: string): string {
   return name.normalize('NFKC').trim().toLowerCase().normalize('NFKC');
 }
@@ -134,7 +134,7 @@ interface NewUser {
   readonly now: number;
 }
 
-/** The row of someone who has just come: every member is ours to set, none is taken over from a request. */
+/** Returns the row of a new user. Every member is set here, so a request cannot set its role or state. */
 export function newUserRow(user: NewUser, makeId: MakeId, randomness: Pick<Randomness, 'bytes'>): NewUserRow {
   return {
     id: makeId('usr_'),
@@ -172,7 +172,7 @@ export function randomUuid(randomness: Pick<Randomness, 'bytes'>): string {
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
 }
 
-/** Someone who gets an account, and how they came to it. */
+/** A person to create an account for, and the way in which they get it. */
 interface NewPerson {
   readonly how: 'registration' | 'oauth' | 'invitation' | 'setup' | 'administrator' | 'command';
   readonly name: string;
@@ -189,11 +189,11 @@ interface NewPerson {
   readonly actor?: string;
   readonly head?: RequestHead | undefined;
   readonly details?: Readonly<Record<string, unknown>>;
-  /** Asked for once everything else is in order: the statements that use up what entitles them, or throws. */
+  /** Called after all other checks. Returns the statements that use up the proof, or throws. */
   proof?(): Promise<readonly Runnable[]>;
   /** What else is stored with them, or not at all. */
   also?(userId: string): readonly Runnable[];
-  /** What it means when the proof was used up by someone else. */
+  /** The error when someone else has used the proof up. */
   readonly conflict?: AccountsErrorCode;
 }
 
@@ -204,14 +204,14 @@ interface CreatedPerson {
 }
 
 /**
- * The one way to an account: user, password or link, trial, audit entry and mail are stored together, or nothing is.
- * Only someone without any means of login gets a mail: with a token to set a password with.
+ * The only way to create a user: user, password or link, trial, audit entry and mail are stored in one batch.
+ * A mail, with a token to set a password, is sent only to a user without any means of login.
  */
 type CreatePerson = (person: NewPerson) => Promise<CreatedPerson>;
 
 type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort & PostPort;
 
-/** Throws NAME_REQUIRED, INVALID_EMAIL, what is wrong with the password, and what of name and address is taken. */
+/** Throws NAME_REQUIRED, INVALID_EMAIL, the errors of `checkNewPassword`, EMAIL_ALREADY_EXISTS and NAME_ALREADY_EXISTS. */
 export function createPersonCreation(parts: Parts): CreatePerson {
   const { database, users, credentials, subscriptions, flows, audit, mail, clock, makeId } = parts;
 
@@ -257,10 +257,10 @@ export function createPersonCreation(parts: Parts): CreatePerson {
   };
 }
 
-/** Roles that have no plan need no trial of one. */
+/** The roles that get a trial: the others have no plan. */
 const TRIAL_ROLES: ReadonlySet<string> = new Set(['user', 'readonly']);
 
-/** The subscription that someone starts with; none when trials are switched off. */
+/** Returns the trial subscription of a new user; empty when trials are switched off. */
 function trialOf(user: NewUserRow, days: number, now: number, makeId: MakeId): readonly SubscriptionRow[] {
   if (days === 0 || !TRIAL_ROLES.has(user.role)) return [];
   const trial = { provider: 'trial', kind: 'trial', plan_id: `TRIAL-${days}D`, status: 'trialing' };
@@ -268,7 +268,7 @@ function trialOf(user: NewUserRow, days: number, now: number, makeId: MakeId): r
   return [{ ...newSubscription(makeId('sub_'), user.id, `trial-${user.id}`, now), ...trial, ...times }];
 }
 
-/** Which of the things that must be unique was taken. */
+/** Translates a duplicate into the error that names the taken value; throws any other error again. */
 export function explainTaken(error: unknown): never {
   if (!(error instanceof AppError) || error.code !== 'STORAGE_DUPLICATE') throw error;
   const columns = Array.isArray(error.details.columns) ? error.details.columns : [];

@@ -16,9 +16,9 @@ import type { FlowStore } from '../storage/expiring-stores.ts';
 import { createPersonCreation, normalizeName, requireEmail } from './new-user.ts';
 
 interface Registration {
-  /** Mails a code; to someone who is registered, a notice instead. */
+  /** Mails a code, or a notice if the address is registered. */
   sendCode(email: string, head: RequestHead): Promise<{ message: string }>;
-  /** Gives a token that stands for a correct code. */
+  /** Returns a token that replaces the correct code. */
   verify(
     given: { readonly email: string; readonly code: string },
     call: Pick<Call, 'head' | 'reply'>,
@@ -57,7 +57,7 @@ export function createRegistration(parts: Parts): Registration {
     reply.header('set-cookie', cookieText(VERIFICATION_COOKIE, value, options));
   };
 
-  /** What proves that the address is theirs, as the statements that use it up. */
+  /** Checks the proof that the address is the applicant's, and returns the statements that use it up. */
   async function useProof(email: string, given: Application, head: RequestHead): Promise<readonly Runnable[]> {
     const { code = '', verificationToken: token = '' } = given;
     if (!parts.settings().require_verification) return [];
@@ -78,7 +78,7 @@ export function createRegistration(parts: Parts): Registration {
       refuseUnlessOpen(email, parts.settings());
       await limiter.takeMail({ email, address: head.address });
       const [user, blocked] = await Promise.all([users.byEmail(email), parts.blacklist.has(email)]);
-      // Made for everyone, so that the same is done whether or not the address is known.
+      // Created for every address, so that known and unknown addresses cause the same work.
       const code = await codes.current(email);
       if (user !== undefined) await mail.send(accountExistsMail(email));
       else if (!blocked) await mail.send(registrationCodeMail(email, code));
@@ -117,7 +117,7 @@ export function createRegistration(parts: Parts): Registration {
           if (await parts.blacklist.has(email)) throw new AppError('FORBIDDEN');
           return statements;
         },
-        // Nothing was stored, and the code is still good: someone else has the name, or was quicker with the same code.
+        // Nothing was stored: another request has used the code up.
         conflict: 'INVALID_CODE',
       });
       setCookie(call, '', 0);
@@ -127,8 +127,8 @@ export function createRegistration(parts: Parts): Registration {
 }
 
 /**
- * Throws unless anyone with that address may create an account, now that no invitation was given. Without an address it
- * is only asked whether anyone may.
+ * Throws unless a person with that address may create an account without an invitation. Without an address, it checks
+ * only the mode of registration.
  */
 export function refuseUnlessOpen(
   email: string | undefined,
@@ -150,7 +150,7 @@ const CODE_DIGITS = 6;
 const CODE_LIFETIME_MS = 10 * 60_000;
 const CODE_TRIES = 5;
 
-/** Codes that prove an address, for one purpose: a code for one thing is unknown to any other. `userId`: who asked for it. */
+/** Codes that prove an address, for one purpose each. `userId` is the user who requested the code. */
 interface EmailCodes {
   /** The code for an address: the same one within its ten minutes, unless too many wrong ones were tried. */
   current(email: string, userId?: string): Promise<string>;
@@ -195,7 +195,7 @@ export function createEmailCodes({ kind, store, secretBox, clock, randomness }: 
     },
     async check(email, code, userId = '') {
       const flow = { kind, key: keyOf(email, userId) };
-      // The try is counted before it is made: a burst of guesses gets no more of them than one after another.
+      // Counts the try before the comparison, so that parallel guesses get no more tries than sequential ones.
       const row = await store.reserveTry(flow, CODE_TRIES, clock.now());
       if (row === undefined || !sameSecret(plainCode(code), read(row.data, flow.key))) return false;
       await store.returnTry(flow);
@@ -206,7 +206,7 @@ export function createEmailCodes({ kind, store, secretBox, clock, randomness }: 
   };
 }
 
-/** Codes are copied by hand: blanks and full-width digits do not matter. */
+/** Removes spaces and normalizes full-width digits, because people copy codes by hand. */
 function plainCode(text: string): string {
   return text.slice(0, 64).normalize('NFKC').replaceAll(/\s/g, '');
 }

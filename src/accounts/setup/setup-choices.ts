@@ -7,7 +7,7 @@ import type { AccountsSchema } from '../storage/accounts-schema.ts';
 
 type Chosen = Partial<Pick<FirstAdmin, LeftOpen>>;
 
-/** What the first administrator decides about settings that the configuration leaves open. The configuration comes first. */
+/** The first administrator's choices for settings that the configuration leaves open. The configuration takes precedence. */
 export interface SetupChoices {
   /** The settings with what was chosen. */
   apply(settings: AccountsSettings): AccountsSettings;
@@ -55,14 +55,14 @@ export function createSetupChoices(database: Database<AccountsSchema>): SetupCho
       );
     },
     async read() {
-      // Two rows at most: no thread for longer reads has to start for them.
+      // At most two rows, so the thread for long reads need not start.
       stored = await database.readKeyed(all);
       applied = undefined;
     },
   };
 }
 
-/** The settings with stored choices, as far as they leave these open. A plan that is no longer defined gives nothing. */
+/** Returns the settings with stored choices where the configuration leaves them open. Ignores a plan that is no longer defined. */
 export function applyChoices(given: AccountsSettings, stored: readonly SetupChoice[]): AccountsSettings {
   const { leftOpen } = given;
   const settings: { -readonly [Name in keyof AccountsSettings]: AccountsSettings[Name] } = { ...given };
@@ -73,7 +73,7 @@ export function applyChoices(given: AccountsSettings, stored: readonly SetupChoi
   return settings;
 }
 
-/** The plans that everyone may have, the one that pays for nothing first. */
+/** Returns the names of all plans, the free one first. */
 export function plansOf({ plans }: Pick<AccountsSettings, 'plans'>): readonly string[] {
   return [...new Set([FREE_PLAN, ...Object.keys(plans)])];
 }

@@ -9,11 +9,11 @@ import { plansOf } from './setup-choices.ts';
 
 /** The first administrator: there is no account and no password before it. */
 interface Setup {
-  /** A token for the set-up page, good once and for 15 minutes; undefined as soon as there is an administrator. */
+  /** Returns a token for the set-up page, valid once and for 15 minutes; undefined if there is an administrator. */
   issueToken(): Promise<string | undefined>;
-  /** What may be chosen, for someone who was given the link. */
+  /** Returns the choices of the set-up page to a caller with the link. */
   options(token: string): Promise<SetupOptions>;
-  /** Makes the one root user, once. */
+  /** Creates the root user, once. */
   complete(first: FirstAdmin, head: RequestHead): Promise<{ message: string; user: User }>;
 }
 
@@ -23,7 +23,7 @@ export function createSetup(parts: Parts): Setup {
   const { database, userAdministration, flows, audit } = parts;
   const createPerson = createPersonCreation(parts);
 
-  /** Nothing else is looked at for someone who was not given the link. */
+  /** Checks the link first, so that a caller without it learns nothing else. */
   async function requireLink(token: string): Promise<void> {
     if ((await flows.open('setup', token)) === undefined) throw new AppError('INVALID_TOKEN');
     if (await userAdministration.hasAdmin()) throw new AppError('SETUP_DONE');
@@ -67,7 +67,7 @@ export function createSetup(parts: Parts): Setup {
         details: { ...(registration && { registration }), ...(default_plan && { default_plan }) },
         conflict: 'INVALID_TOKEN',
       }).catch(async (error) => {
-        // Another link was quicker, perhaps with the same name or address. Any other failure may be that of this very one.
+        // Another set-up has completed, perhaps with the same name or address. Any other failure is that of this request.
         const isTaken = ['EMAIL_ALREADY_EXISTS', 'NAME_ALREADY_EXISTS'].includes(errorCode(error));
         throw isTaken && (await userAdministration.hasAdmin()) ? new AppError('SETUP_DONE') : error;
       });

@@ -52,7 +52,7 @@ interface InvitationStore {
   byEmail(email: string, now: number): Promise<InvitationRow | undefined>;
   /** Newest first; `before` is the id of the last of the page before. */
   list(before: string | undefined, now: number, limit: number): Promise<InvitationRow[]>;
-  /** Uses it up: the batch is undone for anyone but the first. */
+  /** Uses it up: undoes the batch of every caller but the first. */
   take(id: string, now: number): Runnable;
 }
 
@@ -87,7 +87,7 @@ const ROW_ID = 'default';
 export interface PermissionStore {
   /** Undefined as long as nobody has stored one. */
   read(): Promise<PermissionMatrixRow | undefined>;
-  /** Takes the place of version `before`; the batch is undone when another one stands there by now. 0: there is none yet. */
+  /** Replaces version `before`; undoes the batch if another version is stored. 0: there is none yet. */
   replace(matrix: string, before: number, now: number): Runnable;
 }
 
@@ -215,8 +215,7 @@ export interface ProxyAgentStore {
   list(): Promise<ProxyAgentRow[]>;
   /** STORAGE_DUPLICATE when the id is taken. */
   add(agent: ProxyAgentRow): Runnable;
-  /** Removes the agent and its report. */
-  /** The first statement removes the agent itself. */
+  /** Removes the agent and its report. The first statement removes the agent itself. */
   remove(id: string): readonly [Runnable, ...Runnable[]];
   report(status: ProxyAgentStatusRow): Runnable;
   reports(): Promise<ProxyAgentStatusRow[]>;
@@ -259,7 +258,7 @@ interface ProxyClientRow {
 
 /** The users that proxy nodes let in: active, not about to be deleted, with a verified address and a proxy UUID that has not expired. */
 export interface ClientListStore {
-  /** For every batch that may change the list: who keeps it in memory looks again. */
+  /** For every batch that may change the list: it invalidates cached lists. */
   touch(): Runnable;
   revision(): Promise<number>;
   page(after: string, now: number, limit: number): Promise<ProxyClientRow[]>;

@@ -28,7 +28,7 @@ export interface CredentialStore {
   /** The same password under newer parameters; changes nothing when the password was replaced since. */
   rehash(change: { userId: string; before: string; after: string }): Runnable;
 
-  /** Stores a secret that counts once a code of it has come; undoes the batch while one counts already. */
+  /** Stores a secret that becomes active with its first code; undoes the batch if one is active already. */
   setPendingTotp(change: { userId: string; sealed: string; now: number }): Runnable;
   /** Activates the pending secret; undoes the batch when another one is pending by now. */
   confirmTotp(change: { userId: string; sealed: string; step: number; now: number }): Runnable;
@@ -48,11 +48,11 @@ export interface CredentialStore {
   addPasskey(passkey: NewPasskey, most: number): readonly Runnable[];
   /** Notes a use; undoes the batch when the passkey was used or removed since it was read. */
   usePasskey(use: { subject: string; userId: string; before: number; after: number; now: number }): Runnable;
-  /** Removes accounts elsewhere and passkeys: what somebody else may have added to an account. */
+  /** Removes linked accounts and passkeys, which someone else may have added. */
   removeLinks(userId: string): Runnable;
   /**
-   * Removes one credential and runs `also` with it, unless `isLast` says that nobody could log in with the rest. Runs in
-   * a transaction, so that two removals at the same moment do not each count on the other's credential.
+   * Removes one credential with the statements that `decide` returns; `decide` throws to refuse. Runs in a transaction, so
+   * that two concurrent removals cannot each rely on the credential that the other one removes.
    */
   remove(
     given: { readonly id: string; readonly userId: string },

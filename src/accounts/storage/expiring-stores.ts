@@ -8,17 +8,17 @@ interface FlowKey {
   readonly key: string;
 }
 
-/** Flows that someone may still finish. What has expired is never found, swept or not. */
+/** Flows that can still be finished. Expired ones are never found, whether or not they are deleted yet. */
 export interface FlowStore {
   find(flow: FlowKey, now: number): Promise<FlowRow | undefined>;
   add(flow: FlowRow): Runnable;
-  /** Ends it, for the one caller who is first: the batch is undone for any other. */
+  /** Ends it: undoes the batch of every caller but the first. */
   take(flow: FlowKey, now: number): Runnable;
-  /** Counts a try ahead of it, so that many at the same time get no more than `limit` between them; undefined when none is left. */
+  /** Counts a try before it is made, so that concurrent tries share `limit`; undefined when none is left. */
   reserveTry(flow: FlowKey, limit: number, now: number): Promise<FlowRow | undefined>;
-  /** Gives a try back that was right. */
+  /** Returns a successful try to the budget. */
   returnTry(flow: FlowKey): Promise<void>;
-  /** Stores `flow` unless one is there that can still be used; answers with the one that counts. */
+  /** Stores `flow` unless a usable one exists, and returns the valid one. */
   putUnlessLive(flow: FlowRow, triesLimit: number): Promise<FlowRow>;
   /** Ends all of a user, or those of some kinds. */
   removeOfUser(userId: string, kinds?: readonly string[]): Runnable;
@@ -85,7 +85,7 @@ export function createFlowStore(database: Database<AccountsSchema>): FlowStore {
         )
         .returningAll();
       const [{ rows }] = await database.write([put.compile()]);
-      // Nothing was stored: one is there that counts. Should it end in this very moment, the new one is what was asked for.
+      // Nothing was stored if a usable one exists. If that one expires at this moment, the new one is returned.
       return rows[0] ?? (await findFlow(flow, created_at)) ?? flow;
     },
     removeOfUser(userId, kinds) {
@@ -97,13 +97,13 @@ export function createFlowStore(database: Database<AccountsSchema>): FlowStore {
   };
 }
 
-/** Logins of devices that a person may still approve, or that wait for their token. What has expired is never found. */
+/** Device logins that wait for approval, or for their token. Expired ones are never found. */
 interface DeviceLoginStore {
   add(login: DeviceLoginRow): Runnable;
   byCode(codeHash: string, now: number): Promise<DeviceLoginRow | undefined>;
-  /** Only those that nobody has decided about. */
+  /** Returns only a login that is still pending. */
   byUserCode(userCodeHash: string, now: number): Promise<DeviceLoginRow | undefined>;
-  /** Undoes the batch when there is nothing to decide about, or somebody else was first. */
+  /** Undoes the batch if there is no pending login, such as when someone else has decided first. */
   decide(decision: {
     readonly userCodeHash: string;
     readonly userId: string;

@@ -8,14 +8,14 @@ export type ChangedIds = ReadonlySet<unknown> | 'all';
 
 /** Tables that decide whether a login or a token counts, how far, and what is known of its user. */
 const DECIDING = /\b(?:users|sessions|session_tokens|access_tokens|service_accounts|team_members|credentials)\b/;
-/** What is new decides nothing about anyone that was read before, except a second factor. */
+/** New rows cannot change a decision about a row that was read before, except those of a second factor. */
 const NEW_ROW = /^insert(?! into "credentials")/;
 const FOR_EVERYONE = '"permission_matrix"';
 
 /**
  * Calls `changed` after every change of a table that decides whether a login or a token counts, before the writer goes on.
- * It looks at what is written and not at who writes it, so that no part of accounts can forget to say so. A change that
- * failed counts too, because nobody knows whether it was stored.
+ * It inspects the statements instead of relying on their callers, so that no module can forget to report a change. A failed
+ * change counts too, because it may have been stored.
  */
 export function watchWrites(
   database: Database<AccountsSchema>,

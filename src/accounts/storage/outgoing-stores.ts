@@ -117,7 +117,7 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
         .compile(),
     ],
     async claimNext(now, until, except) {
-      // Mostly nothing is due, and that is known without the thread for longer reads.
+      // Checks first with a keyed read, because usually nothing is due.
       if (((await nextDue()) ?? Number.POSITIVE_INFINITY) > now) return undefined;
       let due = query.selectFrom('webhook_deliveries').select('id').where('due_at', '<=', now);
       if (except.length > 0) due = due.where('webhook_id', 'not in', except);
@@ -125,7 +125,7 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
       return claimDue(database, 'webhook_deliveries', found, { now, until });
     },
     nextDue,
-    // Only what still waits: the webhook may have been switched off during the attempt.
+    // Only a waiting delivery, because the webhook may have been switched off during the attempt.
     putOff: (id, until, detail) =>
       query
         .updateTable('webhook_deliveries')
@@ -181,7 +181,7 @@ export function createWebhookStore(database: Database<AccountsSchema>): WebhookS
 /** Tables of work that is due at a time, and that one of several instances does. */
 type DueTable = 'outgoing_mails' | 'webhook_deliveries';
 
-/** Other instances claim at the same time: with some to choose from, one of them is left. */
+/** Reads several candidates, because other instances claim some of them at the same time. */
 const CLAIM_CANDIDATES = 20;
 
 /**

@@ -31,7 +31,7 @@ export interface SubscriptionStore {
   /** Newest first, each with its user. A trial that is over counts as expired. */
   list(filter: SubscriptionFilter, before: string | undefined, limit: number): Promise<OwnedSubscriptionRow[]>;
   /**
-   * Stores what its user says of it, unless someone has decided about it before; answers with the one that is stored.
+   * Stores the user's claim unless its status was decided before; returns the stored subscription.
    * Undefined when the user has `most` others.
    */
   claim(subscription: SubscriptionRow, also: readonly Runnable[], most: number): Promise<SubscriptionRow | undefined>;
@@ -164,7 +164,7 @@ export function createSubscriptionStore(
       try {
         await database.write([...insertWithin(database, expectChanges(put.compile(), 1), limit), ...also]);
       } catch (error) {
-        // A claim on what was decided before changes nothing, and nothing is recorded.
+        // The subscription was decided before: the claim is neither stored nor recorded.
         if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
       }
       return (await database.readKeyed(selectBy({ userId, externalId })))[0];

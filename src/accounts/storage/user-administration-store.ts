@@ -31,7 +31,7 @@ export interface UserDecision {
   readonly also: readonly Runnable[];
 }
 
-/** How a user stands when something is decided about them: nothing else changes any administrator at the same time. */
+/** The state of a user for a decision about them, in a transaction that excludes concurrent changes of administrators. */
 export interface UserStanding {
   readonly user: FoundUser;
   /** Administrators besides this one who can log in. */
@@ -44,7 +44,7 @@ interface UserFilter {
   readonly role?: string | undefined;
 }
 
-/** What administrators do to users. Each change is as if nothing else ran at the same time, on both engines and several instances. */
+/** Changes of users by administrators. Each is serializable, on both engines and across instances. */
 export interface UserAdministrationStore {
   /** Undefined when there is no such user. */
   standing(id: string): Promise<UserStanding | undefined>;
@@ -177,7 +177,7 @@ export function createUserAdministrationStore(
       return database.read((before === undefined ? select : select.where('users.id', '<', before)).compile());
     },
     async count(filter) {
-      // Only a search has to look at the users themselves.
+      // Only a search has to count the users themselves.
       if (filter.search === undefined) return (await counts.totals(filter.role)).total;
       const count = filtered(filter)
         .clearSelect()

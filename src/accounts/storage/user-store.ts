@@ -7,7 +7,7 @@ import { createCredentialStore } from './credential-store.ts';
 import { createTeamStore } from './team-store.ts';
 import { createAccessTokenStore } from './token-stores.ts';
 
-/** Someone who has just come, with the hash of the password that they chose. */
+/** A new user, with the hash of the chosen password. */
 export interface NewUserRow extends FoundUser {
   /** Null for someone who only logs in elsewhere, or has yet to choose one. */
   readonly password_hash: string | null;
@@ -32,7 +32,7 @@ export interface UserStore {
     byToken: boolean;
     now: number;
   }): readonly Runnable[];
-  /** Ends everything that was begun with the present epoch. */
+  /** Ends all sessions and flows of the current epoch. */
   raiseEpoch(change: { id: string; epoch: number; now: number }): Runnable;
   noteLogin(change: { id: string; now: number }): Runnable;
 }

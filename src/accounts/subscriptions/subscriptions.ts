@@ -19,12 +19,12 @@ import type { SubscriptionRow } from '../storage/accounts-schema.ts';
 import { timeText } from '../user-object.ts';
 import type { WebhookEvent } from '../webhooks/webhook-post.ts';
 
-/** What users have bought, been given and asked for. */
+/** Subscriptions of users: bought, assigned, or claimed. */
 interface Subscriptions {
   list(userId: string): Promise<{ subscriptions: Subscription[] }>;
   /** Of everyone, newest first. */
   listAll(query: SubscriptionQuery): Promise<{ subscriptions: OwnedSubscription[]; nextCursor: string | null }>;
-  /** What a client says of a purchase: `pending` until someone else decides, and without effect afterwards. */
+  /** Stores a client's claim of a purchase as `pending`. It has no effect after a payment or an administrator has decided. */
   claim(claim: SubscriptionClaim, call: UserCall): Promise<{ subscription: Subscription }>;
   cancel(externalId: string | undefined, call: UserCall): Promise<{ subscription: Subscription }>;
   /** By an administrator. */
@@ -82,7 +82,7 @@ export function createSubscriptions({
       });
       webhooks.wake();
       if (cancelled !== undefined) return described(cancelled);
-      // It may be someone else's: that, and nothing more, is what the record is for.
+      // Recorded, because the id may be that of someone else's subscription.
       await audit.record({ event: 'subscription.not_found', ...entry });
       throw new AppError('SUBSCRIPTION_NOT_FOUND');
     },
@@ -97,7 +97,7 @@ export function createSubscriptions({
           ...(planId !== undefined && { planId }),
         };
         const entry = { event: 'subscription.status_set', actor: actor.id, subject: row.user_id, head, details };
-        // Events say when they were sent in whole seconds: one of this very second is taken for a later one.
+        // Rounded down, because events have whole seconds: an event of the same second counts as later.
         const second = Math.floor(now / 1000) * 1000;
         const next = { ...withStatus(row, status, second, now), ...namedPlan(planId) };
         return {
@@ -202,14 +202,14 @@ export function describeSubscription(row: SubscriptionRow, now: number): Subscri
   };
 }
 
-/** A trial ends by itself at its time: nothing has to be stored for that. */
+/** Returns the status at a time: a trial ends at its time without a write. */
 function statusAt({ status, expires_at }: SubscriptionRow, now: number): SubscriptionStatus {
   return status === 'trialing' && expires_at !== null && expires_at <= now ? 'expired' : (status as SubscriptionStatus);
 }
 
 type PaymentParts = BasePort & PeoplePort & PostPort;
 
-/** What payments say of subscriptions. */
+/** Applies signed events of the payment system to subscriptions. */
 export function createPayments({ settings, subscriptions, audit, webhooks, clock, makeId }: PaymentParts) {
   const check = createSchemaCheck(BillingEvent, 'body');
 
@@ -251,7 +251,7 @@ export function createPayments({ settings, subscriptions, audit, webhooks, clock
   };
 }
 
-/** A delivery is known by what was signed, and by the id that its sender gives to all its attempts. */
+/** Returns the digests by which a repeated delivery is recognized: of the signed bytes, and of the sender's delivery id. */
 function deliveryNames(head: RequestHead, sentAt: number, body: Buffer): readonly string[] {
   const { 'x-app-delivery': delivery } = head.headers;
   const names = [`signed:${sentAt}:${body.toString('base64')}`];

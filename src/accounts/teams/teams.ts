@@ -55,7 +55,7 @@ export function createTeams(parts: AccountsCore): Teams {
     return { team, role };
   }
 
-  /** What lets the caller change who is in a team, for the batch that does. */
+  /** Returns the statements that undo the batch unless the caller still owns the team. Throws FORBIDDEN. */
   function asOwner({ id }: TeamRow, role: string | undefined, { caller }: UserCall): readonly Runnable[] {
     if (isAdmin(caller)) return [];
     if (role !== 'owner') throw new AppError('FORBIDDEN');
@@ -63,7 +63,7 @@ export function createTeams(parts: AccountsCore): Teams {
   }
 
   async function personFor({ userId, email }: NewMember, { caller }: UserCall): Promise<FoundUser> {
-    // By address only for those who may list users: otherwise it would tell who has an account.
+    // By address only for administrators, because the response shows whether the address has an account.
     if (email !== undefined && !isAdmin(caller)) throw new AppError('FORBIDDEN');
     if ((userId === undefined) === (email === undefined)) {
       throw new AppError('MISSING_CREDENTIALS', { fields: 'userId or email' });
@@ -130,7 +130,7 @@ export function createTeams(parts: AccountsCore): Teams {
       const { team } = await find(id, call);
       const entry = entryOf('team.removed', team.id, call, { name: team.name });
       await database.write([...store.remove(team.id), entry], { conflict: 'TEAM_NOT_FOUND' });
-      // By what is in memory and not by the members before: somebody may have joined at the same moment.
+      // Finds the members in memory instead of reading them before, because someone may have joined since.
       await owners.refreshTeam(team.id);
     },
     async members(id, { cursor = '', limit }, call) {

@@ -29,7 +29,7 @@ const DEFAULT_DAYS = 90;
 const MAX_TOKENS = 100;
 const MAX_SERVICES = 500;
 const HINT_LENGTH = TOKEN_PREFIX.length + 4;
-/** A service account works; it has no account of its own to look after. */
+/** A service account has no scope `account`, because it has no profile to manage. */
 const SERVICE_SCOPES: ReadonlySet<string> = new Set(['bridge', 'completions']);
 
 /** Answers `token/jwt`: a token for five minutes with some of the scopes of the caller. */
@@ -65,7 +65,7 @@ export function createAccessTokens(parts: Parts) {
     if (current.length >= MAX_TOKENS) throw new AppError('TOO_MANY_TOKENS', { most: MAX_TOKENS });
   }
 
-  /** `take` ends what gives the right to the token; EXPIRED_TOKEN when somebody else was quicker. */
+  /** `take` uses up the approval of the token; EXPIRED_TOKEN if another request has used it up. */
   async function issue(owner: string, input: NewAccessToken, actor: Actor, take?: Runnable): Promise<IssuedToken> {
     if (input.team !== undefined) requireInTeam(await parts.owners.ownerOf(owner), input.team);
     const now = clock.now();
@@ -93,7 +93,7 @@ export function createAccessTokens(parts: Parts) {
     const statements = [...(take === undefined ? [] : [take]), ...store.add(row, MAX_TOKENS), created, ...notice];
     await database.write(statements).catch(async (error) => {
       if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
-      // Requests that come together see the same list before: the last of them fail here.
+      // Concurrent requests saw the same list before, so the limit of the write refuses the last of them.
       await refuseTooMany(owner);
       throw new AppError('EXPIRED_TOKEN');
     });

@@ -31,9 +31,9 @@ const SCOPES = ['bridge', 'completions', 'account', 'admin'] as const satisfies 
 export interface Identities {
   readonly identify: Identify;
   readonly personTokens: PersonTokens;
-  /** The token and its principal, for the guards of accounts. Undefined: nobody's, or not any more. */
+  /** Returns the token and its principal, for the guards of accounts; undefined for an unknown or expired token. */
   byToken(token: string): FoundToken | undefined | Promise<FoundToken | undefined>;
-  /** Something that decides about logins and tokens was written: nothing that was read before it counts. */
+  /** Forgets the credentials that a change concerns, because they were read before it. */
   changed(ids: ChangedIds): void;
   stop(): Promise<void>;
 }
@@ -53,20 +53,20 @@ interface IdentitiesOptions {
   matrix(): Promise<PermissionMatrix>;
   publicUrl(): string;
   readonly clock: Pick<Clock, 'now' | 'monotonic' | 'after'>;
-  /** How long what was read holds; for ever where nobody else writes to the store. */
+  /** How long a cached token is valid; without limit if no other instance writes to the store. */
   readonly freshMs: number;
-  /** Takes note of tokens that were used. */
+  /** Records the use of tokens. */
   readonly used: Pick<Batcher<{ readonly id: string; readonly now: number }>, 'add'>;
   onError(error: unknown): void;
 }
 
-/** A credential that was read, kept until something changes that it depends on. */
+/** A cached credential, which is removed when something changes that it depends on. */
 interface Held {
   readonly principal: Principal;
   readonly owner: Owner;
   /** Of the owner, when the principal was worked out. */
   readonly revision: number;
-  /** The ids whose change makes it worthless. */
+  /** The ids whose change removes it from the cache. */
   readonly names: readonly string[];
   readonly readAt: number;
   /** On the wall clock. */
@@ -77,12 +77,12 @@ interface HeldToken extends Held, FoundToken {
   notedAt: number;
 }
 
-/** Longer than any token of ours: not worth a digest. */
+/** Longer text cannot be a token, so no digest is computed for it. */
 const MAX_TOKEN = 128;
 const NOTED_EVERY_MS = 60_000;
 const ADMIN_ROLES: ReadonlySet<string> = new Set(['root', 'admin', 'operator']);
 const OF_LOGIN: readonly Scope[] = SCOPES;
-/** What another bridge needs to know of a caller, and to have models charge the caller. */
+/** The scopes of tokens for another bridge: `completions` lets it charge the caller. */
 const PAYING_SCOPES: readonly Scope[] = ['completions'];
 const FORWARDED_SCOPES: readonly Scope[] = ['bridge', 'completions', 'admin'];
 
@@ -95,13 +95,13 @@ export function createIdentities(options: IdentitiesOptions): Identities {
   const stopWatching = owners.watch(live.ownerChanged);
   const looking: Repeated = repeat({
     clock,
-    // Logins also end by time, which nobody writes; and their use has to be noted.
+    // Logins also expire without a write, and their use has to be recorded.
     pauseMs: Math.min(freshMs, READ_AGAIN_MS),
     work: () => live.lookAtAll(),
     onError: options.onError,
   });
 
-  /** Whether what is held still counts. The owner is asked for each time: a trial may have ended. */
+  /** Returns whether a cached credential is still valid. Checks the owner each time, because a trial may have ended. */
   function isCurrent({ owner, revision, readAt, endsAt }: Held, longestMs: number): boolean {
     return (
       clock.monotonic() - readAt < longestMs &&
@@ -124,10 +124,10 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     const row = await tokens.byHash(tokenKey(token));
     const owner = row === undefined ? undefined : await owners.ownerOf(row.owner);
     const rules = await matrix();
-    // What was read while something changed may be older than the change.
+    // A row that was read during a change may be older than the change.
     if (before !== changes) return readToken(token);
     if (row === undefined || row.expires_at <= clock.now() || owner?.state !== 'active') return undefined;
-    // A token of a team is of no use to someone who has left it.
+    // A token of a team ends when its owner leaves the team.
     if (row.team !== '' && !owner.teams.some(({ id }) => id === row.team)) return undefined;
     const names = [row.id, rawIdOf(owner.id)];
     const stillCounts = async () => (await byToken(token)) !== undefined;
@@ -185,14 +185,14 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     if (user === undefined || owner?.state !== 'active') return undefined;
     const { session_id: id, session_created_at: loggedInAt } = user;
     const names = [id, user.id];
-    // The owner is asked for, because a trial may have ended, or a plan may have changed with the settings.
+    // Checks the owner too, because a trial may have ended, or a plan may have changed with the settings.
     const stillCounts = async () =>
       (await checkSession(token, as)) !== undefined && (await owners.ownerOf(owner.id))?.state === 'active';
     const credential = live.create({ id, owner, loggedInAt, names, stillCounts });
     const { revision } = owner;
     const principal = describePrincipal({ owner, credential, granted: OF_LOGIN }, await matrix());
     // Where several instances share the store, a login that another one has ended must not count for one more request.
-    // What was read while something changed may be older than the change.
+    // A row that was read during a change may be older than the change.
     if (freshMs === Number.POSITIVE_INFINITY && before === changes && revision === owner.revision) {
       const endsAt = tokenEnd(user, as, options.settings().sessions);
       const found = { principal, owner, revision, names, readAt: clock.monotonic(), endsAt };
@@ -278,7 +278,7 @@ interface Described {
   readonly team?: string;
 }
 
-/** A token is good for what it was made for, as far as its owner may do that at all. */
+/** Describes the caller: with the scopes of the token, as far as its owner may have them. */
 export function describePrincipal(
   { owner, ownerRole: said = owner.role, credential, granted, team = '' }: Described,
   matrix: PermissionMatrix,

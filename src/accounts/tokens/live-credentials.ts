@@ -23,11 +23,11 @@ interface Watched extends LiveCredential {
   stillCounts(): Promise<boolean>;
 }
 
-/** The credentials that something stays open for, such as a socket. One that nothing waits for is not kept. */
+/** Watches credentials with open work, such as a socket. A credential without a listener is not kept. */
 interface LiveCredentials {
   create(credential: NewCredential): LiveCredential;
   ownerChanged(owner: Owner): void;
-  /** Looks whether the credentials that a change may have ended still count. */
+  /** Checks whether the credentials that a change concerns are still valid. */
   changed(ids: ChangedIds): void;
   lookAtAll(): Promise<void>;
 }
@@ -72,9 +72,9 @@ export function createLiveCredentials(onError: (error: unknown) => void): LiveCr
         owner.role === role &&
         owner.plan === plan &&
         (owner.bridge || !bridge) &&
-        // What is open has the limits of the moment at which it was opened.
+        // Open work has the limits of the moment at which it began.
         (owner.buckets === buckets || isDeepStrictEqual(owner.buckets, buckets)) &&
-        // What it opened of a team must not stay open for someone who has left, or with limits of before.
+        // Work for a team must not stay open after its user has left the team, or with previous limits.
         (owner.teams === teams || teams.every((team) => owner.teams.some((now) => isDeepStrictEqual(now, team)))),
       onEnd(listener) {
         listeners.add(listener);

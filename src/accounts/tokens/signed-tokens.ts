@@ -9,7 +9,7 @@ import { isRole } from '../permissions.ts';
 import type { AccountsSchema, SigningKeyRow } from '../storage/accounts-schema.ts';
 import { createSigningKeyStore } from '../storage/token-stores.ts';
 
-/** The only algorithm that counts, whatever the header of a token says. */
+/** The only accepted algorithm; the header of a token cannot choose another. */
 const ALGORITHM = 'ES256';
 /** What the tokens are for: the services of Trestle. */
 export const AUDIENCE = 'trestle';
@@ -18,19 +18,19 @@ const LIFETIME_S = 5 * 60;
 const DAY_MS = 24 * 3_600_000;
 /** A key signs for this long. */
 const SIGNS_MS = 30 * DAY_MS;
-/** It is published for a day longer: nobody who has just read the list of keys meets a key that is not in it. */
+/** A key is published for a day longer than it signs, so that tokens can be verified until they expire. */
 export const KEY_KEPT_MS = SIGNS_MS + DAY_MS;
 const KEYS_FRESH_MS = 60_000;
-/** Another instance may have created a key: it is looked for at most this often. */
+/** Keys are read again for an unknown one at most this often, because another instance may have created it. */
 const NEW_KEY_PAUSE_MS = 1000;
-/** Tokens of ours are shorter: nobody is in more than 50 teams. All headers of a request have 16 KiB. */
+/** Our tokens are shorter, because a user is in at most 50 teams. All headers of a request have 16 KiB. */
 const MAX_LENGTH = 10_240;
 const OWNER = /^(?:user|service):\w{1,100}$/;
 
 /** A team of the holder, with the name of its plan and its own budget. */
 export type SignedTeam = Pick<OwnerTeam, 'id' | 'plan' | 'budget'>;
 
-/** What a token says about its holder, once its signature was checked. */
+/** The claims of a token whose signature was verified. */
 export interface SignedClaims {
   readonly owner: string;
   /** Id of the login session or access token that it was issued for. */
@@ -122,7 +122,7 @@ interface HeldKey {
 export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
   const { database, secretBox, publicUrl, clock, makeId } = options;
   const store = createSigningKeyStore(database);
-  // Loaded with the first token: most servers never issue one.
+  // Imported with the first token, because most servers never issue one.
   const load = () => import('jose');
   let held: { readonly keys: ReadonlyMap<string, HeldKey>; readonly readAt: number } | undefined;
   let signing: { readonly id: string; readonly key: CryptoKey } | undefined;
@@ -200,7 +200,7 @@ export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
     async read(token, from) {
       const { errors } = await load();
       const keyOf: JWTVerifyGetKey = async ({ kid = '' }) => {
-        // What comes from an instance is signed: a key that is not known was made a moment ago.
+        // An instance sends only valid tokens, so an unknown key was created a moment ago.
         const newest = () => (from === 'instance' ? readKeys() : currentKeys(NEW_KEY_PAUSE_MS));
         const key = (await currentKeys()).get(kid) ?? (await newest()).get(kid);
         if (key === undefined) throw new errors.JWKSNoMatchingKey();
@@ -217,7 +217,7 @@ export function createSignedTokens(options: SignedTokensOptions): SignedTokens {
   };
 }
 
-/** Whether a token says that it is of an issuer; nothing of it is checked. */
+/** Returns whether a token names the issuer, without verifying the token. */
 export async function namesIssuer(token: string, issuer: string): Promise<boolean> {
   const { decodeJwt, errors } = await import('jose');
   try {
@@ -228,12 +228,12 @@ export async function namesIssuer(token: string, issuer: string): Promise<boolea
   }
 }
 
-/** What limits a team, as short as possible: null where nothing does. */
+/** Returns the limits of a team in a short form; null if it has none. */
 function limitsClaim({ plan, budget }: SignedTeam) {
   return plan === '' && budget === undefined ? null : { ...(plan !== '' && { plan }), ...(budget && { budget }) };
 }
 
-/** Undefined for what we would not have written: a team without its limits would have none. */
+/** Returns undefined for claims that we would not have issued, because a team without its limits would be unlimited. */
 function readTeams(ids: unknown, limits: unknown): readonly SignedTeam[] | undefined {
   if (!Array.isArray(ids) || !Array.isArray(limits) || ids.length !== limits.length) return undefined;
   const teams = ids.map((id: unknown, index): SignedTeam | undefined => {

@@ -23,23 +23,23 @@ import type { UserStore } from '../storage/user-store.ts';
 import { DAY_MS } from '../storage/user-store.ts';
 import { timeText } from '../user-object.ts';
 
-/** What happened. Only ids: names and addresses of people stay here, where deleting a person deletes them. */
+/** An event. It has only ids, because names and addresses at a receiver would outlive their person's deletion. */
 export interface WebhookEvent {
   readonly event: WebhookEventName;
   readonly data: Readonly<Record<string, string | number | null>>;
 }
 
-/** How events leave: through a table, so that a restart or a receiver that is down loses none. */
+/** Posts events from a table, so that a restart or a receiver that is down loses none. */
 export interface WebhookPost {
   /** For the batch of the change that the event is about: both are stored, or neither is. Call `wake` afterwards. */
   enqueue(event: WebhookEvent): readonly Runnable[];
-  /** Stores an event of another service, whose change is in another database. Nobody waits for it. */
+  /** Stores an event of another service in the background, because its change is in another database. */
   announce(event: WebhookEvent): void;
-  /** Posts what was stored, soon; the caller goes on. */
+  /** Starts posting stored events without waiting for it. */
   wake(): void;
   /** Returns the address as it is called, or throws CALLBACK_URL_REFUSED. */
   check(url: string): Promise<string>;
-  /** Begins nothing more. What waits stays in the table for the next start, or another instance. */
+  /** Starts no more attempts. Waiting deliveries stay in the table for the next start, or another instance. */
   stop(): Promise<void>;
 }
 
@@ -105,7 +105,7 @@ export function createWebhookPost(options: WebhookPostOptions): WebhookPost {
       .catch((error) => logger.warn({ err: error }, 'the webhooks that wait could not be read'))
       .finally(() => {
         round = undefined;
-        // Somebody may have called between the last look and here.
+        // `wake` may have been called after the last read of the round.
         if (isWanted) wake();
       });
   }
@@ -133,13 +133,13 @@ export function createWebhookPost(options: WebhookPostOptions): WebhookPost {
     return [...counts].filter(([, { length }]) => length >= MAX_UNDER_WAY_OF_ONE).map(([id]) => id);
   }
 
-  /** Looks again when the next retry is due, also one of before a restart. The end of an attempt looks again by itself. */
+  /** Schedules a round for the next due retry, also for one from before a restart. The end of an attempt starts a round by itself. */
   async function lookWhenDue(): Promise<void> {
     const due = await store.nextDue();
     cancelTimer();
     if (due === undefined || isStopping) return;
     if (due > clock.now()) cancelTimer = clock.after(due - clock.now(), wake);
-    // It fell due since the last look. Where attempts are under way, the end of the first one looks again.
+    // It became due since the last read. If attempts are running, the end of the first one starts a round.
     else if (underWay.size === 0) isWanted = true;
   }
 

@@ -19,7 +19,7 @@ import { webhookContext } from './webhook-post.ts';
 const MAX_WEBHOOKS = 20;
 const SECRET_PREFIX = 'whs_';
 
-/** The rows of webhooks: what happens here is posted to other programs. Only administrators decide where it goes. */
+/** The rows of webhooks, which post events to other programs. Only administrators choose the receivers. */
 export function webhookRoutes(core: AccountsCore): readonly Route[] {
   const { access } = core;
   const webhooks = createWebhooks(core);
@@ -75,7 +75,7 @@ function createWebhooks({ database, webhooks: post, secretBox, audit, clock, ran
         conflict: 'WEBHOOK_NOT_FOUND',
       });
     },
-    /** One that is on stays as it is. */
+    /** Changes nothing for a webhook that is on. */
     async enable(id: string, actor: Actor) {
       const before = await store.find(id);
       if (before === undefined) throw new AppError('WEBHOOK_NOT_FOUND');
