@@ -36,7 +36,7 @@ function withoutZone(address: string): string {
   return address.split('%')[0] ?? address;
 }
 
-/** Where callbacks may go: to public addresses, and to those that the operator lists. */
+/** Allows callbacks to public addresses, and to those that the operator lists. */
 interface CallbackRules {
   /** Reads a URL as far as that can be done without a lookup. Throws CALLBACK_URL_REFUSED. */
   read(url: string): CallbackPlace;
@@ -63,7 +63,7 @@ export interface CallbackRulesOptions {
   ownAddresses(): readonly string[];
 }
 
-/** Services that understand no HTTP, but might act upon it. */
+/** Ports of services that might act upon parts of an HTTP request. */
 const REFUSED_PORTS: ReadonlySet<string> = new Set(['22', '25']);
 const LISTABLE: ReadonlySet<AddressClass> = new Set(['loopback', 'private', 'carrier-nat', 'public']);
 
@@ -204,7 +204,7 @@ async function sendCallback(
   }
 }
 
-/** A `fetch` that reaches only what the rules allow, whatever a name means by then. Redirects are errors, or with `manual` results. */
+/** Returns a `fetch` that connects only to allowed addresses, also if a name changes. Redirects are errors, or results with `manual`. */
 export function createCheckedFetch(rules: CallbackRules): typeof fetch {
   let made: Promise<{ readonly send: typeof fetch; readonly dispatcher: unknown }> | undefined;
   const make = async () => {
@@ -221,7 +221,7 @@ export function createCheckedFetch(rules: CallbackRules): typeof fetch {
   };
 }
 
-/** Looks a name up, and gives nothing of a name that has an address which is not open. */
+/** Looks a name up, and fails for a name with any address that is not allowed. */
 function allowedLookup({ allows, notOpen }: CallbackRules): LookupFunction {
   return (name, { all }, give) => {
     lookup(name, { all: true }).then(
@@ -235,7 +235,7 @@ function allowedLookup({ allows, notOpen }: CallbackRules): LookupFunction {
   };
 }
 
-/** Connects to the addresses that were checked, whatever the name means by now. */
+/** Resolves to the checked addresses, even if the name has changed since. */
 function pinnedLookup(addresses: readonly string[]): LookupFunction {
   const found = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }));
   return (_name, { all }, give) => {
@@ -244,7 +244,7 @@ function pinnedLookup(addresses: readonly string[]): LookupFunction {
   };
 }
 
-/** The address at the other end has the last word. */
+/** Refuses a connection whose remote address is not allowed. */
 function checkedConnector(connect: Connector, { allows, notOpen }: Pick<CallbackWay, 'allows' | 'notOpen'>): Connector {
   return (options, done) =>
     connect(options, (...[error, socket]) => {
@@ -255,7 +255,7 @@ function checkedConnector(connect: Connector, { allows, notOpen }: Pick<Callback
     });
 }
 
-/** The answer counts by its status; the rest is read only so that the other side can finish its response. */
+/** Reads a part of the body only so that the receiver can finish its response. Only the status counts. */
 async function readSome(body: AsyncIterable<Buffer>): Promise<void> {
   let read = 0;
   for await (const chunk of body) {

@@ -26,7 +26,7 @@ import {
   variablesOf,
 } from './setting-declaration.ts';
 
-/** `configFile` is what the `--config` flag says. */
+/** `configFile` is the value of the flag `--config`. */
 export type LoadInput<T> = Omit<ResolveInput<T>, 'file'> & { readonly configFile?: string | undefined };
 
 /** `file` is the file that was read, as an absolute path; undefined when there is none. */
@@ -109,7 +109,7 @@ export interface Resolution<T> {
 
 const MAX_PROBLEMS = 100;
 
-/** One value for one setting, and where it stands. */
+/** One value for one setting, and its place. */
 interface ChosenValue {
   readonly value: unknown;
   /** For people: `trestle.yaml:12`, `env NAME`, `flag --name`. */
@@ -128,7 +128,7 @@ export function resolveSettings<T>(input: ResolveInput<T>): Resolution<T> {
   const found: Finding[] = [...parsed.faults];
   const foundInFlags: Finding[] = [];
   const missing: Finding[] = [];
-  /** The place of a value in the file, or of the nearest thing around it that was written down. */
+  /** Returns the place of a value in the file, or of its nearest ancestor that the file has. */
   const inFile: PlaceOf = (path, part) => {
     const places = part === 'key' ? parsed.keys : parsed.values;
     return selfAndAncestors(path).flatMap((candidate) => places.get(candidate) ?? [])[0] ?? file.name;
@@ -146,14 +146,14 @@ export function resolveSettings<T>(input: ResolveInput<T>): Resolution<T> {
       const members = read(raw);
       return members === UNREADABLE ? read({}) : members;
     }
-    // The whole file is read: what is overridden elsewhere is still checked.
+    // Reads the value even if it is overridden elsewhere, so that the whole file is checked.
     if (!isAbsent(raw)) {
       const [, variable] = typeof raw === 'string' ? (WHOLE_REFERENCE.exec(raw) ?? []) : [];
       const line = `${file.name}:${parsed.values.get(path)?.line ?? 1}`;
       const source = variable === undefined ? line : `${line}, env ${variable}`;
       chosen.set(path, { value: readSetting(setting, raw, path, fileContext), source, placeOf: inFile });
     }
-    // The stronger one comes later. One that could not be read still hides the weaker ones.
+    // The stronger one comes later, and hides weaker ones even if it could not be read.
     for (const { text, name, isFlag } of textsGiven(input, { path, setting })) {
       const placeOf = (): string => `${isFlag ? 'flag' : 'environment variable'} ${name}`;
       const refuse = refuser(placeOf, isFlag ? foundInFlags : found);
@@ -174,7 +174,7 @@ export function resolveSettings<T>(input: ResolveInput<T>): Resolution<T> {
     const unreadable = found.map(({ path }) => path).filter((path) => path !== '');
     const isKnown = (path: string) => !unreadable.some((bad) => isWithin(bad, path) || isWithin(path, bad));
     for (const { path, wrong, right, involves = [] } of declaration.check(settings)) {
-      // What rests on a value that could not be read is left out.
+      // Omits complaints about values that could not be read.
       if (![path, ...involves].every(isKnown)) continue;
       const { placeOf = inFile } = [...chosen].find(([entry]) => isWithin(path, entry))?.[1] ?? {};
       const variable = notes.unset.get(path);
@@ -197,7 +197,7 @@ function refuser(placeOf: PlaceOf, found: Finding[]): ReadingContext['refuse'] {
   };
 }
 
-/** What stands in the file comes first, from top to bottom. */
+/** Sorts problems: those in the file first, from top to bottom. */
 function problemsOf(found: readonly Finding[], name: string): readonly Problem[] {
   const rank = ({ at }: Finding) =>
     typeof at === 'string' ? Number.MAX_SAFE_INTEGER : at.line * 1_000_000 + at.column;

@@ -21,7 +21,7 @@ export interface Finding<At = Position | string> extends Omit<Problem, 'where'> 
 
 /** A problem that shows only when several settings are looked at together. */
 export interface Complaint extends Omit<Problem, 'where'> {
-  /** Further settings that the judgement rests on: while one of them cannot be read, nothing is said. */
+  /** Other settings that the check reads: the complaint is omitted while one of them cannot be read. */
   readonly involves?: readonly string[];
 }
 

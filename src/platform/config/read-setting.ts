@@ -13,7 +13,7 @@ import {
   secretsOfUrl,
 } from './setting-declaration.ts';
 
-/** Where values come from, and what to call about them. */
+/** The source of values, and the function that reports problems. */
 export interface ReadingContext extends Folders {
   /** Reports what is wrong with the value at a path, or with its key. */
   refuse(path: string, wrong: string, right: string, part?: 'key'): typeof UNREADABLE;
@@ -35,13 +35,13 @@ export interface ReadingNotes {
   readonly unset: Map<string, string>;
 }
 
-/** Stands for a value that could not be read; what was wrong has been reported. */
+/** Replaces a value that could not be read, and whose problem was reported. */
 export const UNREADABLE = Symbol('unreadable');
 
 type Mapping = Readonly<Record<string, unknown>>;
 type AnySetting = Setting<unknown> | SettingEntry['setting'];
 
-/** Reads a value that somebody wrote, by its setting. */
+/** Reads a configured value by its setting. */
 export function readSetting(setting: AnySetting, raw: unknown, path: string, context: ReadingContext): unknown {
   if (setting.shape === 'leaf') return readLeaf(setting, raw, path, context);
   if (setting.shape === 'group') return readGroup(setting, raw, path, context);
@@ -52,7 +52,7 @@ export function readSetting(setting: AnySetting, raw: unknown, path: string, con
   if (expanded === UNREADABLE) return UNREADABLE;
   if (!expanded.references) return read(setting, raw, path, context);
   if (expanded.raw === '' && isEmptyByDefault) return setting.fallback;
-  // Problems name the place of the reference, and show nothing of the text.
+  // Problems name the place of the reference, and do not show the text.
   const refuse: ReadingContext['refuse'] = (_path, wrong, right) => context.refuse(path, wrong, right);
   return readText(setting, String(expanded.raw), path, { ...context, concealed: true, refuse });
 }
@@ -80,7 +80,7 @@ export function readGroup(
   everywhere: readonly string[] = [],
 ): unknown {
   const known = Object.keys(members);
-  // A group with nothing after its key has its defaults.
+  // A group without a value after its key has its defaults.
   const mapping = asMapping(raw ?? {}, known.slice(0, 12).join(', '), path, context);
   if (mapping === UNREADABLE) return UNREADABLE;
   for (const key of Object.keys(mapping)) {

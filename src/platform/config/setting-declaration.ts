@@ -37,7 +37,7 @@ export interface LeafSetting extends ValueSetting {
   readonly secrecy: Secrecy;
   /** An empty environment variable sets it to empty; for all others that counts as not set. */
   readonly emptyClears: boolean;
-  /** What would be right, said without knowing the value: "a whole number from 1 to 10". */
+  /** The expected value, in words: "a whole number from 1 to 10". */
   readonly expects: string;
   /** `textual`: the value comes from a variable or a flag, where numbers and booleans are strings. */
   decode(raw: RawValue, textual: boolean, folders: Folders): Reading<unknown>;
@@ -105,14 +105,14 @@ export function selfAndAncestors(path: string): readonly string[] {
   return [path, ...ends.reverse().map((end) => path.slice(0, end))];
 }
 
-/** All that a program says about its settings. */
+/** The settings of a program, and where they are read from. */
 export interface SettingsDeclaration<T> {
   readonly schema: Setting<T>;
   /** What a derived variable starts with: `NAME_` makes `log.level` NAME_LOG_LEVEL. */
   readonly environmentPrefix: string;
   /** The variable that names the file. */
   readonly fileVariable: string;
-  /** Looked for in the working directory when nobody names a file. */
+  /** The file that is read from the working directory unless one is named. */
   readonly fileName: string;
   /** Variables with the prefix that are not settings. */
   readonly otherVariables: readonly string[];

@@ -67,7 +67,7 @@ function listen(server: Server, path: string): Promise<void> {
 }
 
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
-/** What a socket file that nobody serves answers, or a file that is not there. */
+/** The errors of a socket file without a server, and of a missing file. */
 const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTSOCK']);
 
 /**

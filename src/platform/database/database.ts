@@ -26,7 +26,7 @@ export interface Database<Schema = unknown> {
     refusals?: WriteRefusals,
   ): Promise<WriteResults<Batch>>;
   /**
-   * For what cannot be said in one batch. On SQLite all other writers wait until it ends, so `work` waits for nothing but
+   * For work that does not fit into one batch. On SQLite all other writers wait until it ends, so `work` waits for nothing but
    * its own statements; on PostgreSQL it may run more than once.
    */
   transaction<T>(

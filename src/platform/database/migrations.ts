@@ -31,7 +31,7 @@ export interface Migration {
   statements(tools: MigrationTools): readonly (Compilable | CompiledQuery)[];
 }
 
-/** What a service says of its database: its name, and how its schema came to be. */
+/** The database of a service: its name, and the migrations that create its schema. */
 export interface DatabaseDefinition {
   readonly name: string;
   readonly migrations: readonly Migration[];
@@ -192,7 +192,7 @@ function runner(connection: SqlConnection) {
   return (sql: string, parameters: readonly unknown[] = []) => connection.execute<Applied>({ sql, parameters });
 }
 
-/** What was applied must be the beginning of what this program knows, or all of it and then migrations that let it go on. */
+/** Returns the missing migrations. The applied ones must be the first of this program's, or all of them and newer ones that it can read. */
 function missingMigrations(
   name: string,
   plan: readonly PlannedMigration[],

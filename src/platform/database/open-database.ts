@@ -82,7 +82,7 @@ function createDatabase<Schema>(engine: Engine, options: DatabaseOptions): Datab
   };
 }
 
-/** Lets the writer of batches say what a conflict or a duplicate means to its caller. */
+/** Lets each write name the errors for a conflict and for a duplicate. */
 export function withRefusals(
   write: (statements: readonly Runnable[]) => Promise<StatementResult[]>,
 ): Database['write'] {

@@ -55,7 +55,7 @@ export async function unlessConflict(written: Promise<unknown>): Promise<boolean
   }
 }
 
-/** Whether the store could not take something at that moment: nothing is wrong with what was to be stored. */
+/** Returns whether an error is a temporary fault of the store, and not of the statements. */
 export function isStoreFault(error: unknown): boolean {
   const code = errorCode(error);
   return code.startsWith('STORAGE_') || code === 'OVERLOADED';

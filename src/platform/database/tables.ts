@@ -7,7 +7,7 @@ export const MIGRATIONS_TABLE = 'schema_migrations';
 /** A table as the database itself describes it. */
 export interface Table {
   readonly name: string;
-  /** By name, whatever order the engine has them in. */
+  /** Sorted by name, because engines return them in different orders. */
   readonly columns: readonly string[];
   readonly primaryKey: readonly string[];
   /** Tables that its foreign keys point at. */
@@ -128,7 +128,7 @@ function sizeOf(row: Row): number {
   return size;
 }
 
-/** What a table holds, said so shortly that two copies can be compared, on whichever engine they are. */
+/** A digest of a table, by which two copies can be compared, also on different engines. */
 export interface TableDigest {
   readonly name: string;
   readonly rows: number;
@@ -174,7 +174,7 @@ function canonicalRow(columns: readonly string[], row: Row): string {
   return columns.map((name) => `${name}=${canonicalValue(row[name])};`).join('');
 }
 
-/** Each kind of value looks different from all others, and says how long it is. */
+/** Encodes a value with its type and length, so that different values never have the same text. */
 function canonicalValue(value: SqlValue | undefined): string {
   if (typeof value === 'string') return `t${value.length}:${value}`;
   if (value instanceof Uint8Array) return `b${value.length}:${Buffer.from(value).toString('hex')}`;

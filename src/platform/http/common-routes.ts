@@ -35,7 +35,7 @@ const Readiness = Type.Object({
     }),
   ),
 });
-/** It is reported, and nothing else: a balancer that took the instance out would not set its clock. */
+/** A larger difference is only reported, because removing the instance from a balancer would not correct its clock. */
 const MAX_CLOCK_DIFFERENCE_MS = 5_000;
 
 const FORWARDING_HEADERS = ['x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'forwarded', 'via'];
@@ -102,13 +102,13 @@ function metricsGuard({ metricsToken }: CommonRoutesOptions): Guard<never> {
   };
 }
 
-/** A program on this machine, and neither a proxy that speaks for someone else nor a page that borrowed the address. */
+/** Returns whether a program on this machine sent the request, not a proxy for another machine or a page with a foreign host. */
 function isLocal({ peerAddress, headers }: RequestHead): boolean {
   if (classifyAddress(peerAddress) !== 'loopback' || !isLoopbackHost(headers.host ?? '')) return false;
   return FORWARDING_HEADERS.every((name) => headers[name] === undefined);
 }
 
-/** Resolves when what it looks at is fit for work, rejects when not. */
+/** Resolves if the checked part works, rejects otherwise. */
 export type ReadinessCheck = () => unknown;
 
 interface ReadinessReport {
@@ -177,7 +177,7 @@ interface RequestCheckOptions {
   readonly servedLast: readonly string[];
 }
 
-/** What is asked of every request before it is even routed, WebSocket upgrades included. */
+/** Checks every request before it is routed, WebSocket upgrades included. */
 export type RequestCheck = (state: RequestState) => AppError | undefined;
 
 export function createRequestCheck(options: RequestCheckOptions): RequestCheck {

@@ -3,7 +3,7 @@ import type { SharedBuckets } from '../limits/shared-buckets.ts';
 import { formatIpAddress, parseIpAddress, unmapAddress } from '../network-address/ip-address.ts';
 
 export interface NotedFailure {
-  /** Set once the address has failed more often than allowed: when it may try again without being told so. */
+  /** Set once the address has failed more often than allowed: the time after which it is not refused. */
   readonly retryAfterSeconds?: number;
   /** True exactly once per window: the moment to write a log line. */
   readonly firstOverLimit: boolean;
@@ -86,7 +86,7 @@ export function createFailureThrottle({
   };
 }
 
-/** One household has a whole IPv6 /64: counting its addresses one by one would count nothing. */
+/** Counts an IPv6 /64 as one address, because one household can use all of its addresses. */
 function throttleKey(address: string): string {
   const parsed = parseIpAddress(address);
   if (parsed === undefined) return address;

@@ -16,11 +16,11 @@ interface ServerEvents {
   clientError(error: Error, socket: Duplex): void;
 }
 
-/** What waits in a connection before its writer must pause; and what of a body is read ahead. */
+/** The bytes that may wait in a connection before its writer must pause, and that are read ahead of a body. */
 const HIGH_WATER_MARK = 16 * 1024;
 const CHECKS_PER_TIMEOUT = 10;
 
-/** Node's HTTP server with its strict parser and our bounds; it answers nothing by itself. */
+/** Creates Node's HTTP server with its strict parser and our limits. It sends no responses by itself. */
 export function createHttpServer(limits: ListenerLimits, events: ServerEvents): Server {
   // Node refuses a time for the headers that is longer than the time for the whole.
   const headersTimeout = Math.min(limits.headersTimeoutMs, limits.requestTimeoutMs);
@@ -34,7 +34,7 @@ export function createHttpServer(limits: ListenerLimits, events: ServerEvents): 
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: Math.ceil(headersTimeout / CHECKS_PER_TIMEOUT),
-    // A request without a body has no stream events then: who waits for the client to leave listens to the response.
+    // A request without a body then has no stream events, so code that waits for the client to leave listens to the response.
     optimizeEmptyRequests: true,
     shouldUpgradeCallback: events.acceptsUpgrade,
   });

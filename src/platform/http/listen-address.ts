@@ -24,7 +24,7 @@ interface ListenQuestion {
   readonly surfaces: readonly Pick<HttpSurface, 'title' | 'credentialSetting' | 'isOpen'>[];
 }
 
-/** Why this address must not be opened, as one line that says what to set; undefined when it may. */
+/** Returns one line about why this address must not be opened and what to set; undefined when it may be opened. */
 export function refusalToListen({ host, insecure, surfaces }: ListenQuestion): string | undefined {
   if (insecure || isLoopbackBind(host)) return undefined;
   const open = surfaces.filter((surface) => surface.isOpen());
@@ -38,7 +38,7 @@ export function refusalToListen({ host, insecure, surfaces }: ListenQuestion): s
 /** Connections that wait to be accepted: after a restart thousands of clients come back at the same moment. */
 const BACKLOG = 4096;
 
-/** Opens the address; what goes wrong becomes an `AppError` that names the address and, where known, who holds it. */
+/** Opens the address. Throws an `AppError` that names the address and, if known, the process that uses it. */
 export async function openAddress(
   server: Server,
   { host, port }: ListenAddress,

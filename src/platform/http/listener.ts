@@ -39,8 +39,8 @@ interface RequestRecordOptions extends Pick<Runtime, 'clock' | 'logger'> {
 }
 
 /**
- * Takes finished log lines. To look for secrets in a line costs more than to answer an empty request; where every part
- * of it is ours (our id, our pattern, numbers) there is nothing to look for, and it goes this way.
+ * Takes finished log lines. A search for secrets costs more than the response to an empty request, and a line of our own
+ * parts (our id, our pattern, numbers) has none, so it skips the search.
  */
 interface RequestLines {
   write(line: string): void;
@@ -106,7 +106,7 @@ function createRequestRecord(options: RequestRecordOptions): RequestRecord {
   };
 }
 
-/** The row's pattern stands for the path: paths may hold signatures, and query strings credentials. */
+/** Logs the row's pattern instead of the path, because paths may contain signatures, and query strings credentials. */
 function fieldsOf(state: RequestState, status: number, ms: number, cut: boolean): LogFields {
   const { requestId, method, row, ownAbout } = state;
   const place = row === undefined ? { path: state.path.slice(0, MAX_LOGGED_PATH) } : { route: row.path };
@@ -125,7 +125,7 @@ interface InFlight {
   end(state: RequestState): void;
   count(): number;
   whenIdle(): Promise<void>;
-  /** Lets every answer that has not begun say that its connection closes after it. */
+  /** Makes every response that has not begun announce the end of its connection. */
   closeAfterAnswers(): void;
 }
 

@@ -10,12 +10,12 @@ import { hasBody } from './request-body.ts';
 import { plainAddress, type RequestState } from './request-state.ts';
 import type { ErrorForBody, HttpSurface, RequestHead } from './surface.ts';
 
-/** An error as it goes out. */
+/** An error as a response. */
 interface Refusal {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
-  /** False for what nobody foresaw: the error itself must be logged, since the caller learns nothing. */
+  /** False for an unexpected error, which must be logged because the response does not describe it. */
   readonly expected: boolean;
 }
 
@@ -90,12 +90,12 @@ interface RefuserOptions extends Pick<Runtime, 'clock' | 'logger'> {
   isDraining(): boolean;
 }
 
-/** Answers with an error, whatever stage the request has reached. `earlier` are headers that the handler had set. */
+/** Responds with an error at any stage of a request. `earlier` are headers that the handler has set. */
 export type RefuseRequest = (state: RequestState, error: unknown, earlier?: OutgoingHttpHeaders) => void;
 
-/** Up to here an unread body is read and forgotten, and the connection lives on. */
+/** An unread body up to this size is read and discarded, so that the connection stays open. */
 const SMALL_BODY = 64 * 1024;
-/** What the refusal replaces, what described a body that is not sent, and what only a success may hand out. */
+/** Headers that the refusal replaces, that describe a body which is not sent, or that only a success may send. */
 const NOT_KEPT = /^(?:content-|transfer-encoding$|etag$|last-modified$|connection$|set-cookie$)/;
 
 export function createRefuser({ surfaceFor, clock, logger, lingerMs, isDraining }: RefuserOptions): RefuseRequest {
@@ -110,7 +110,7 @@ export function createRefuser({ surfaceFor, clock, logger, lingerMs, isDraining 
     if (response === undefined) {
       endRaw(state, refusal);
     } else if (state.rawStatus !== 0 || response.headersSent || response.destroyed) {
-      // Too late to say it: a broken answer must not look like a whole one.
+      // The response has begun, so it is cut off: it must not look complete.
       response.destroy();
     } else if (leavesBodyUnread(state) && response.socket === request.socket) {
       endRaw(state, refusal);
@@ -134,7 +134,7 @@ function leavesBodyUnread({ request, awaitsContinue }: RequestState): boolean {
   return !(Number(request.headers['content-length']) <= SMALL_BODY);
 }
 
-/** A header that cannot be sent may be the very reason of the refusal. */
+/** Drops headers that cannot be sent, because such a header may be the cause of the refusal. */
 function usable(headers: OutgoingHttpHeaders): OutgoingHttpHeaders {
   return Object.fromEntries(
     Object.entries(headers).filter(([name, value]) => {
@@ -176,12 +176,12 @@ export function createClientErrorAnswer(options: ClientErrorOptions): (error: Er
     const refusal = describeRefusal(shape, appError, state ?? headlessRequest(makeRequestId(), socket));
     if (state === undefined) noted(refusal.status);
     else state.rawStatus = refusal.status;
-    // A client that was too slow gets no time to read the rest.
+    // No linger for a client that was too slow.
     endSocket(socket, rawResponse(refusal), clock, appError.code === 'REQUEST_TIMEOUT' ? 0 : lingerMs);
   };
 }
 
-/** An answer that has begun, or that belongs to an earlier request, must not be mixed with another. */
+/** Returns whether a response has begun, or belongs to an earlier request, so that no other may be written. */
 function isInTheWay(state: RequestState | undefined, socket: Duplex): boolean {
   const response = state?.response;
   if (state === undefined || response === undefined) return false;
@@ -206,8 +206,8 @@ function headlessRequest(requestId: string, socket: Duplex): RequestHead {
 }
 
 /**
- * Writes the last words to a connection and closes it, but goes on throwing away what still comes for a moment: closing
- * on unread bytes makes the system send a reset, which can destroy the answer before the peer has read it.
+ * Writes the last response to a connection and closes it, but discards further input for a moment, because closing with
+ * unread bytes makes the system send a reset, which can destroy the response before the peer has read it.
  */
 function endSocket(socket: Duplex, lastWords: string, clock: Pick<Clock, 'after'>, lingerMs: number): void {
   if (socket.writableEnded) return;

@@ -10,7 +10,7 @@ const EMPTY = Buffer.alloc(0);
 export const MIN_LARGE_BODY = 1024 * 1024;
 const UTF8 = /^"?utf-?8"?$/i;
 
-/** Why a body must not be read at all, from the head alone: its type first, then its size (contract order of checks). */
+/** Returns why a body must not be read, by the head alone: first its type, then its size (the order of the contract). */
 export function refusalOfBody(
   { headers }: IncomingMessage,
   limit: number,
@@ -62,7 +62,7 @@ export function readBody(request: IncomingMessage, limit: number, done: BodyRead
   function onLost(): void {
     if (!over) finish(new AppError('CONNECTION_CLOSED'));
   }
-  // The listeners stay and do nothing: an aborted request fails again after this, and removing them costs time, too.
+  // The listeners stay without effect, because an aborted request fails again, and removing them costs time.
   function finish(error: AppError | undefined): void {
     over = true;
     // Always a copy: the bytes of a single chunk are a view into the socket's shared buffer.
@@ -82,7 +82,7 @@ function readArrived(request: IncomingMessage, limit: number, done: BodyRead): v
   else done(undefined, Buffer.from((request.read() as Buffer | null) ?? EMPTY));
 }
 
-/** An empty body is `undefined`: whether that will do is for the schema to say. */
+/** Parses a body. An empty one is `undefined`, which the schema accepts or refuses. */
 export function parseBody(body: Buffer, limits?: Partial<ValueLimits>): unknown {
   return body.length === 0 ? undefined : parseRequest(body, limits);
 }
@@ -91,7 +91,7 @@ export function hasBody(headers: IncomingMessage['headers']): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
 }
 
-/** `application/json` in UTF-8. Nothing else: a form or plain text can be sent across sites without asking (CSRF). */
+/** Accepts only `application/json` in UTF-8, because pages of other sites can send forms and plain text without a preflight (CSRF). */
 function isJsonType(type: string): boolean {
   if (type === 'application/json') return true;
   const [media = '', ...parameters] = type.split(';');

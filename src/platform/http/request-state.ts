@@ -27,7 +27,7 @@ interface MarkedMessage extends IncomingMessage {
 
 /**
  * One request on its way: the head that guards see, and what the platform notes about it. A class with lazy getters,
- * because there is one per request and most of them are asked for nothing but the id.
+ * because there is one per request and usually only its id is read.
  */
 export class RequestState implements RequestHead, Bagged {
   readonly requestId: string;
@@ -139,15 +139,15 @@ export function createRequestIds(randomness: Pick<Randomness, 'bytes'>): (given:
 
 const MAPPED = '::ffff:';
 
-/** An address without the dress of a dual-stack socket: `::ffff:10.0.0.1` is `10.0.0.1`. */
+/** Strips the IPv4-mapped prefix: `::ffff:10.0.0.1` becomes `10.0.0.1`. */
 export function plainAddress(address: string | undefined): string {
   if (address === undefined) return '';
   return address.startsWith(MAPPED) && address.includes('.') ? address.slice(MAPPED.length) : address;
 }
 
 /**
- * The client behind trusted proxies: reading `X-Forwarded-For` from the right, the first hop that is no trusted proxy.
- * What stands left of it is that client's own claim. An entry that is no address ends the reading.
+ * Returns the client behind trusted proxies: from the right of `X-Forwarded-For`, the first hop that is not a trusted proxy.
+ * Entries left of it are that client's own claims. An entry that is not an address ends the search.
  */
 export function forwardedAddress(
   peer: string,
@@ -164,7 +164,7 @@ export function forwardedAddress(
   return nearest;
 }
 
-/** The word of the nearest proxy, which stands last. */
+/** Returns whether the nearest proxy, which is the last entry, received the request over https. */
 export function isForwardedHttps(forwardedProto: string): boolean {
   return forwardedProto.slice(forwardedProto.lastIndexOf(',') + 1).trim() === 'https';
 }

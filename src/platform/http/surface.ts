@@ -4,7 +4,7 @@ import type { Static, TSchema } from 'typebox';
 import type { DescribedError, ErrorTable } from '../errors/error-table.ts';
 import type { MessageChannel } from '../json-rpc/message-channel.ts';
 
-/** The head of a request: all that a guard may look at. The same for plain requests and for WebSocket upgrades. */
+/** The head of a request, the only part that a guard may read. The same for plain requests and for WebSocket upgrades. */
 export interface RequestHead {
   readonly requestId: string;
   readonly method: string;
@@ -167,7 +167,7 @@ export interface HttpSurface {
   readonly errors: ErrorTable;
   /** The shape of `errorBody`, for the API description. */
   readonly errorSchema?: TSchema;
-  /** The service's own error body; `head` tells the path, where one path speaks another language than the rest. */
+  /** Returns the service's own error body. `head` has the path, because some paths use another format than the rest. */
   errorBody(error: ErrorForBody, head: RequestHead): unknown;
   /** Extra headers on a refusal. */
   errorHeaders?(error: ErrorForBody, head: RequestHead): Readonly<Record<string, string>>;
@@ -179,7 +179,7 @@ export interface HttpSurface {
   readonly credentialSetting?: string;
   /** Paths that are served while the listener drains, with what lies below them: for what is under way here. */
   readonly servedLast?: readonly string[];
-  /** Called once, when the listener is about to drain: take no work by itself any more. */
+  /** Called once, before the listener drains: the surface must start no more work by itself. */
   leave?(): void;
   /** Called once, when the listener drains: take no new work, and resolve when the work under way is done. */
   settle?(): Promise<void>;
@@ -200,7 +200,7 @@ export interface ErrorForBody extends DescribedError {
   readonly requestId: string;
 }
 
-/** The guard of a row that is open to everyone. There is no caller behind it: a handler must not look at `call.caller`. */
+/** The guard of a row that is open to everyone. It returns no caller, so a handler must not read `call.caller`. */
 export const anyone: Guard<never> = () => undefined as never;
 
 /** The token of `Authorization: Bearer <token>`; empty, which matches no secret, for anything else. */

@@ -30,7 +30,7 @@ const MAX_REASON_BYTES = 123;
 const SMALL_BACKLOG_BYTES = 64 * 1024;
 /** A sender of many messages stops here, until the peer has caught up. */
 const BEHIND_BYTES = 1024 * 1024;
-/** Seen locally when a connection broke; may not be sent. */
+/** The local code of a broken connection, which may not be sent. */
 const BROKEN = 1006;
 const FAILED = 1011;
 const RESTARTING = 1012;
@@ -81,7 +81,7 @@ export class WebSocketChannel implements MessageChannel, Beating {
     socket.on('pong', onPong);
     socket.on('error', ignore);
     socket.on('close', onClose);
-    // Nothing is read before someone listens.
+    // Reading starts with the first listener.
     socket.pause();
   }
 

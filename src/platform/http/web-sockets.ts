@@ -110,7 +110,7 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
   function complete(state: RequestState, row: UpgradeRow, socket: Duplex, head: Buffer): void {
     handshaking.delete(socket);
     if (socket.destroyed) return;
-    // Others may have come, or the shutdown begun, while the guard was thinking.
+    // Checks again, because other sockets may have opened, or the shutdown begun, while the guard was running.
     const refusal = refusalOf(state);
     if (refusal !== undefined) refuseUpgrade(state, row, refusal);
     else server.handleUpgrade(state.request, socket, head, (webSocket) => open(state, row, webSocket, socket));
@@ -126,7 +126,7 @@ export function createWebSockets(options: WebSocketsOptions): WebSockets {
     logger.info({ requestId, method, route: row.path, status }, 'request');
   }
 
-  // A handshake that is wrong in itself: no usable key, or a version that nobody speaks.
+  // An invalid handshake: no usable key, or an unsupported version.
   server.on('wsClientError', (error, _socket, request) => {
     const waiting = handshakes.get(request);
     if (waiting === undefined) return;

@@ -48,7 +48,7 @@ export type Identify = (
   accepts: 'token' | 'token or cookie',
 ) => Principal | undefined | Promise<Principal | undefined>;
 
-/** Lets another Trestle know for whom a call is handed on: by a token for five minutes, never by the credential itself. */
+/** Tells another Trestle the caller of a forwarded call by a token for five minutes, never by the credential itself. */
 export interface PersonTokens {
   /** A token of the principal. Undefined for static tokens and nodes. */
   issue(principal: Principal): string | undefined | Promise<string | undefined>;
@@ -100,7 +100,7 @@ export function sees(principal: Seer, owner: string): boolean {
   return shares(principal, owner) || principal.seesAll;
 }
 
-/** Whether a principal may do something to what an owner has. Nobody may change what they do not see. */
+/** Returns whether a principal may do something to an owner's objects. A principal cannot change objects that it cannot see. */
 export function may(principal: Seer & Pick<Principal, 'role'>, action: Action, owner: string): boolean {
   const { role } = principal;
   if (role === 'readonly' || !sees(principal, owner)) return false;

@@ -5,7 +5,7 @@ import { createExchange, type ServingOptions } from './exchange.ts';
 
 export interface HttpExchangeOptions<Caller> extends Omit<ServingOptions<Caller>, 'makeRequestId'> {
   readonly envelope: Envelope;
-  /** The body as it came. */
+  /** The unparsed body. */
   readonly body: string | Uint8Array;
   /** The HTTP request's own id: all its calls share it. */
   readonly requestId: string;
@@ -25,7 +25,7 @@ export interface HttpAnswer {
   readonly retryAfter?: number;
 }
 
-/** Where a streamed answer goes: notifications while the call runs, then one final envelope. */
+/** Receives a streamed response: notifications while the call runs, then one final envelope. */
 export interface StreamSink {
   /** The call was taken: the head of the response can be sent. May be called more than once, or not at all. */
   open(): void;

@@ -122,7 +122,7 @@ export function encodeParts(parts: readonly string[]): readonly Buffer[] {
   });
 }
 
-/** What JSON cannot say (`undefined` from a handler that returns nothing) becomes `{}`: a result is always there. */
+/** Serialises a value. One that JSON cannot represent, such as `undefined`, becomes `{}`, so that there is always a result. */
 export function toJsonText(value: unknown): string {
   return value instanceof RawJson ? value.text : (JSON.stringify(value) ?? '{}');
 }
@@ -141,14 +141,14 @@ export function errorText(error: DescribedError, requestId?: string): string {
   });
 }
 
-/** The `error` member of somebody else's answer. */
+/** The `error` member of a response of another server. */
 export interface ForeignError {
   readonly code: number;
   readonly message: string;
   readonly data: unknown;
 }
 
-/** An error that another server has answered with, and that our caller gets as it is, whatever our own tables say. */
+/** An error of another server that our caller gets unchanged, without our error tables. */
 export class RelayedError extends AppError {
   /** The `error` member of the answer, as JSON text. */
   readonly text: string;

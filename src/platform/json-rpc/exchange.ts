@@ -13,7 +13,7 @@ import {
 } from './envelope.ts';
 import { type CallOrigin, type Dispatch, IncomingCall } from './method-table.ts';
 
-/** What serving calls needs, whatever carries them. */
+/** The options for serving calls over any transport. */
 export interface ServingOptions<Caller> {
   readonly caller: Caller;
   readonly dispatch: Dispatch<Caller>;
@@ -51,11 +51,11 @@ export interface CallLimits {
   readonly batch?: number;
 }
 
-/** The serving side of one connection, or of one HTTP request: messages in, answers out, in whatever order they come. */
+/** The serving side of one connection, or of one HTTP request: takes messages, and answers them in any order. */
 export interface Exchange {
   receive(message: string | Uint8Array): void;
   notify(method: string, params: unknown, eventId?: string | number): void;
-  /** The caller is gone: aborts whatever runs. */
+  /** Aborts all running calls, because the caller is gone. */
   end(reason: AppError): void;
 }
 

@@ -93,7 +93,7 @@ function invalidParams(issues: readonly Issue[]): AppError {
   return new AppError('INVALID_PARAMS', { reason: firstIssue(issues), issues });
 }
 
-/** Adds to a result what the caller should know about the call. */
+/** Adds the ignored parameters to a result as warnings. */
 function withWarnings(result: unknown, issues: readonly Issue[]): unknown {
   const warnings = issues.map((issue) => ({ path: issue.path, message: `${firstIssue([issue])} It was ignored.` }));
   if (!(result instanceof RawJson)) return { ...Object(result), warnings };

@@ -84,7 +84,7 @@ export function createPeer<Caller>(options: PeerOptions<Caller>): Peer {
     });
   }
 
-  /** Responses to ids that are not (or no longer) ours are dropped: answering them could go on for ever. */
+  /** Drops responses to unknown ids, because answering them could create an endless exchange. */
   function takeResponse(response: IncomingResponse): void {
     const waiting = pending.get(response.id);
     if (waiting === undefined) return;

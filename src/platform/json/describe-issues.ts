@@ -93,7 +93,7 @@ function instanceOf(instancePath: string, schemaPath: string): string {
   for (let at = 0; at < names.length; at += 1) {
     const isNamed = names[at] === 'properties' || names[at] === 'patternProperties';
     if (isNamed || names[at] === 'items' || names[at] === 'additionalProperties') steps += 1;
-    // What follows is the name of a member, whatever it looks like, or the number of an alternative.
+    // The next part is the name of a member, of any form, or the number of an alternative.
     if (isNamed || names[at] === 'anyOf') at += 1;
   }
   return instancePath

@@ -1,7 +1,7 @@
 import { type Clock, withinTime } from '../clock/clock.ts';
 import { AppError } from '../errors/app-error.ts';
 
-/** Where the levels of buckets are that several instances share. Its clock is the only one that counts. */
+/** Stores the levels of buckets that several instances share. Only the clock of the store is used. */
 export interface BucketStore {
   /** Fills the bucket up to now, and takes `want`, or what is there if that is at least `need`, or nothing. */
   take(ask: BucketAsk): Promise<{ readonly granted: number; readonly level: number }>;
@@ -60,13 +60,13 @@ export interface SharedBucketsOptions {
   readonly watch: StoreWatch;
 }
 
-/** Up to here nothing is held: one call takes one piece, so several instances are as exact as one. */
+/** Up to this limit an instance holds no reserve: each call takes its own share, so several instances are as exact as one. */
 export const MAX_EXACT = 120;
 /** How much of a bucket one instance holds at most, beyond what its calls need now. */
 const MAX_SHARE = 0.1;
-/** What was not used after this time is put back. */
+/** An unused reserve is put back after this time. */
 const HELD_MS = 1000;
-/** A debt is paid soon: until then the other instances see too much. */
+/** A debt is paid within this time, because until then other instances see too high a level. */
 const OWED_MS = 20;
 /** A bucket that was empty is not asked again for this long, so that refused calls cost the store little. */
 const REFUSED_MS = 100;
@@ -128,7 +128,7 @@ export function createSharedBuckets({ store, clock, passWhenAway, watch }: Share
     }
     held.amount = 0;
     watch.ask(store.give([{ id, perMinute, amount }])).catch(() => {
-      // A debt must be paid. What may have been put back is not given out again.
+      // A debt is kept. An amount that may have been put back is not given out again.
       if (amount > 0) return;
       held.amount += amount;
       planReturn(held);
@@ -244,7 +244,7 @@ export function createSharedBuckets({ store, clock, passWhenAway, watch }: Share
     };
   }
 
-  /** A bucket of which nothing is held needs nothing kept for it. */
+  /** Removes buckets without a reserve, a waiting call or a refill in progress. */
   function makeRoom(): void {
     if (known.size < MAX_IDLE) return;
     for (const [name, { held, bucket }] of known) {
@@ -309,7 +309,7 @@ export function createStoreWatch({ clock, onAway }: StoreWatchOptions): StoreWat
     refusal,
     isAway: () => clock.monotonic() < awayUntil,
     async ask(work) {
-      // It may fail when nobody waits for it any more.
+      // Handled here, because it may fail after the timeout, when no caller waits for it.
       work.catch(() => undefined);
       try {
         const answer = await withinTime(clock, ANSWER_MS, work, () => {

@@ -1,9 +1,9 @@
 export const REDACTED = '[redacted]';
 
-/** Shorter values would be found in ordinary words and numbers. */
+/** Shorter values occur in ordinary words and numbers. */
 const MIN_LENGTH = 6;
 
-/** Takes the secrets that the program itself was given out of texts: as they are, in base64 and hex, and as JSON and URLs write them. */
+/** Replaces the secrets of the configuration in texts: in plain text, base64 and hex, and as JSON and URLs encode them. */
 export interface KnownSecrets {
   hide(text: string): string;
   /** The longest text that one hidden secret may take: where a text is cut, so much more of it must be looked at. */
@@ -28,7 +28,7 @@ function inJson(text: string): string {
   return JSON.stringify(text).slice(1, -1);
 }
 
-/** The spellings of the usual encoders, which differ in what they leave as it is; each with large and small hex digits. */
+/** Returns the forms of the usual encoders, which escape different characters; each with upper and lower case hex digits. */
 function inUrls(text: string): readonly string[] {
   const encoded = encodeURIComponent(text.toWellFormed());
   const strict = encoded.replaceAll(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
@@ -48,7 +48,7 @@ function base64Forms(bytes: Buffer): string[] {
   });
 }
 
-/** One pass over the text: a table of the forms' first two characters says where a closer look is needed. */
+/** Searches in one pass: a table of the first two characters of each form selects the places to compare. */
 function createHider(forms: readonly string[]): (text: string) => string {
   const starts = Map.groupBy(forms, (form) => slotAt(form, 0));
   const maybe = new Uint8Array(0x1_0000);
@@ -62,7 +62,7 @@ function createHider(forms: readonly string[]): (text: string) => string {
       if (maybe[slot] !== 1) continue;
       for (const form of starts.get(slot) ?? []) {
         if (!text.startsWith(form, index)) continue;
-        // Secrets that overlap become one gap: no half of one is left standing.
+        // Overlapping secrets become one replacement, so that no part of one remains.
         if (index > end) hidden += text.slice(Math.max(end, 0), index) + REDACTED;
         end = Math.max(end, index + form.length);
       }
@@ -77,16 +77,16 @@ function slotAt(text: string, index: number): number {
 
 const SCHEMES = /\b(bearer|basic)(\s{1,4})[^\s"'\\,;]{4,}/gi;
 const HEADERS = /\b((?:proxy-)?authorization|(?:set-)?cookie)(\\*["']?\s{0,3}[:=]\s{0,3}\\*["']?)[^\r\n"'\\]+/gi;
-/** Keys whose maker gave them a prefix to be found by: ours, and those of the model APIs and forges. */
+/** Keys with a known prefix: those of Trestle, of model APIs and of forges. */
 const SHAPES =
   /(?<![A-Za-z0-9])(tsk_|tpt_|trk_|agt_|whs_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_)[\w-]{8,}/g;
 const WEB_TOKENS = /(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?/g;
 const USER_INFO = /([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#"'<>\\]{1,1000}@/gi;
 const NAMED = /(?<![\w.%-])([A-Za-z_][\w.%-]{1,63})(\\*["']?\s{0,3}[:=]\s{0,3})/g;
-/** In quotes, which may be escaped, or up to the next sign that ends a value. */
+/** A value in quotes, which may be escaped, or up to the next character that ends a value. */
 const VALUE = /(\\*["'])(.*?)(?:\1|$)|[^\s,;&"'\\}\])]+/sy;
 
-/** Replaces what looks like a credential in free text, no matter whose it is. The rest stays readable. */
+/** Replaces text that has the form of a credential, whether or not it is in the configuration. The rest stays readable. */
 export function hideCredentials(text: string): string {
   let hidden = text;
   if (hidden.includes('://')) hidden = hidden.replaceAll(USER_INFO, `$1${REDACTED}@`);

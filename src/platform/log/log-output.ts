@@ -13,7 +13,7 @@ const STANDARD_ERROR = 2;
 const PIECE_CHARACTERS = 64 * 1024;
 const MAX_BACKLOG_BYTES = 16 * 1024 * 1024;
 const MAX_WAIT_MS = 200;
-/** A reader of our pipe that has stopped must not keep us from ending: each try takes 100 ms. */
+/** Bounds the wait for a stalled reader of our pipe at the end of the process: each try takes 100 ms. */
 const TRIES_AT_THE_END = 20;
 const MOMENT_MS = 50;
 const NOBODY_WAKES = new Int32Array(new SharedArrayBuffer(4));
@@ -49,7 +49,7 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
     dropped = 0;
     stream.write(`{"level":"warn","msg":"log lines were dropped","lost":${lost}}\n`);
   });
-  // Nowhere is left to report it to, and a full disk must not end the program.
+  // Ignored, because there is nowhere to report it, and a full disk must not end the program.
   stream.on('error', () => undefined);
 
   function retryEAGAIN(): boolean {
@@ -74,7 +74,7 @@ export function createBufferedOutput({ clock, descriptor = STANDARD_ERROR }: Buf
 
   function flush(): void {
     const text = takePiece();
-    // A write that is under way cannot be waited for here, only given the moment that it takes.
+    // A write in progress cannot be awaited here, so it gets a moment to complete.
     if (writing) Atomics.wait(NOBODY_WAKES, 0, 0, MOMENT_MS);
     quietly(() => stream.flushSync());
     // Not through the same stream: that would start a write in the background, which the end of the process would cut off.

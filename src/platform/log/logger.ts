@@ -9,7 +9,7 @@ import {
 } from './hidden-secrets.ts';
 import type { LogOutput } from './log-output.ts';
 
-/** What one line may take: whatever is handed to the logger, writing it stays quick. */
+/** Limits of one line, so that any value can be logged quickly. */
 const MAX_VALUES = 1000;
 const MAX_CHARACTERS = 32_768;
 const MAX_TEXT = 8192;
@@ -25,7 +25,7 @@ const UNSAFE = /[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufef
 /** Names that the line itself uses: a field cannot pass itself off as them. */
 const OWN_NAMES: readonly string[] = ['level', 'time', 'msg'];
 
-/** What is left for one line. */
+/** The remaining limits of one line. */
 interface Budget {
   values: number;
   characters: number;
@@ -40,7 +40,7 @@ function createCleaner(known: KnownSecrets) {
     const beyond = known.longest + LOOK_BEYOND;
     const seen = text.length > limit + beyond ? text.slice(0, limit + beyond) : text;
     const hidden = hideCredentials(known.hide(seen));
-    // The end of a cut text may be the first half of a secret, which nothing could recognise.
+    // The end of a cut text may be a part of a secret, which could not be recognised.
     const end = seen === text ? limit : Math.min(limit, hidden.length - beyond);
     const kept = hidden.length > end ? `${hidden.slice(0, Math.max(0, end))}... (${text.length} characters)` : hidden;
     budget.characters -= kept.length;
@@ -146,7 +146,7 @@ type Write = (fields: LogFields, message: string) => void;
 
 /** Fields first, then a message that is the same every time: `log.warn({ address }, 'too many wrong credentials')`. */
 export interface Logger extends Readonly<Record<LogLevel, Write>> {
-  /** For callers that would otherwise prepare fields that nobody reads. */
+  /** Lets callers skip the preparation of fields for a disabled level. */
   isLevelEnabled(level: LogLevel): boolean;
   /** A logger that puts these fields into each of its lines. */
   child(fields: LogFields): Logger;

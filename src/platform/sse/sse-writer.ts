@@ -95,7 +95,7 @@ export function openEventStream(reply: Reply, options: EventStreamOptions): Even
     });
     response.writeHead(reply.statusCode, all);
     response.flushHeaders();
-    // A HEAD request wants no more than that.
+    // A HEAD request gets only the headers.
     if (response.req.method === 'HEAD') response.end();
     stopTimer = clock.after(keepAliveMs, keepAlive);
   }

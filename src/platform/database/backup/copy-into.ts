@@ -57,7 +57,7 @@ async function fill(source: SqlConnection, target: SqlConnection, name: string):
   // For tables that refer to themselves or to each other in a circle.
   const defer = target.engine === 'sqlite' ? 'PRAGMA defer_foreign_keys = ON' : 'SET CONSTRAINTS ALL DEFERRED';
   await target.execute({ sql: defer, parameters: [] });
-  // Also rows that a migration put there: the source has them too, if it still wants them.
+  // Deletes rows of migrations too, because the source has them unless they were removed there.
   for (const table of tables.toReversed()) {
     await target.execute({ sql: `DELETE FROM ${quoted(table.name)}`, parameters: [] });
   }

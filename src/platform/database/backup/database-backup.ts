@@ -274,7 +274,7 @@ async function syncFile(file: string): Promise<void> {
   }
 }
 
-/** Looks a database over: is it sound in itself, and does it hold what it should? An empty list says yes. */
+/** Checks the integrity of a database, and its content if `expected` is given. Returns the problems. */
 export async function findProblems(connection: SqlConnection, expected?: readonly TableDigest[]): Promise<string[]> {
   const problems = connection.engine === 'sqlite' ? await findDamage(connection) : [];
   if (problems.length > 0) return problems;

@@ -7,14 +7,14 @@ import type { SqlValue } from '../statement.ts';
 export interface ConnectionPool {
   /** How many connections there are at most. */
   readonly size: number;
-  /** Whether a pooler in transaction mode is between: nothing can be set for a connection. */
+  /** Whether connections pass a pooler in transaction mode, which keeps no settings of a connection. */
   readonly isPooled: boolean;
   join(schema: string): PoolShare;
   /** Closes the connections, when all of them are given back. */
   close(): Promise<void>;
 }
 
-/** What the service of one schema may take of the pool. One connection is always left for each service. */
+/** The share of one service, and its schema, in the pool. One connection is always left for each service. */
 export interface PoolShare {
   /** Differs from that of other shares: for names of statements, which belong to a connection. */
   readonly number: number;
@@ -43,10 +43,10 @@ export const DEFAULT_CONNECTIONS = 10;
 const CONNECT_TIMEOUT_MS = 5000;
 const IDLE_TIMEOUT_MS = 30_000;
 export const STATEMENT_TIMEOUT_MS = 30_000;
-/** The server frees what a process holds that froze in the middle of a transaction. */
+/** The server releases the locks of a process that stalls within a transaction. */
 export const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
 const MAX_WAITING = 10_000;
-/** What a new connection must say that its schema is, or something between has dropped what was asked for. */
+/** The schema that a new connection must report; otherwise something between dropped our startup parameters. */
 const NO_SCHEMA = 'trestle_none';
 
 export async function openConnectionPool(
@@ -66,7 +66,7 @@ export async function openConnectionPool(
     keepAlive: true,
     types: portableTypes,
   });
-  // Connections break while nobody uses them (a restart of the server): the next caller gets a new one.
+  // Ignored, because idle connections break, such as at a restart of the server, and the next caller gets a new one.
   pool.on('error', () => undefined);
   pool.on('connect', (client) => void client.on('error', () => undefined));
   const places = createPlaces(size);
@@ -79,12 +79,12 @@ export async function openConnectionPool(
     const text = `SELECT current_setting('search_path') AS path, set_config('search_path', '${schema}', false)`;
     const query = { text, query_timeout: CONNECT_TIMEOUT_MS };
     const { rows } = await client.query<{ readonly path: string }>(query);
-    // A pooler that nobody has told us of: what is set for one connection would count for the statements of others.
+    // An unconfigured pooler: the settings of one connection would apply to the statements of others.
     if (rows[0]?.path !== (known ?? NO_SCHEMA)) throw new Error('unsupported startup parameter: ignored search_path');
     schemas.set(client, schema);
   }
 
-  /** Connections that were lost while nobody used them are passed over, until one is new or the time is up. */
+  /** Skips idle connections that were lost, until one works or the time is up. */
   async function connect(schema: string): Promise<PoolClient> {
     const until = systemClock.monotonic() + CONNECT_TIMEOUT_MS;
     for (;;) {

@@ -46,7 +46,7 @@ export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine
     const answerTimeout = Math.max(ANSWER_TIMEOUT_MS, timeoutMs + ANSWER_TIMEOUT_MS - STATEMENT_TIMEOUT_MS);
     let lost = false;
     const execute: SqlConnection['execute'] = async <Row>(statement: Runnable<Row>) => {
-      // A statement that was given up may still be under way: whatever follows, such as ROLLBACK, would wait for it.
+      // A statement that timed out may still be running, and the next one, such as ROLLBACK, would wait for it.
       if (lost) throw new AppError('STORAGE_UNAVAILABLE');
       const query = { ...toQuery(statement, isPooled ? undefined : share.number), query_timeout: answerTimeout };
       try {
@@ -91,7 +91,7 @@ export function openPostgresEngine(pool: ConnectionPool, schema: string): Engine
   };
   const read = async <Row>(statement: Runnable<Row>): Promise<Row[]> => {
     reads += 1;
-    // A read changes nothing, so when its connection turns out to be lost it is asked again. All connections of the
+    // A read is retried when its connection was lost, because it changes nothing. All connections of the
     // pool may be lost at the same time, after a restart of the server; one that cannot even be made ends the attempts.
     const ask = () => withConnection((connection) => connection.execute(statement));
     return (await again('connectionLost', pool.size + 1, ask)).rows;
@@ -258,7 +258,7 @@ export function describePostgresError(cause: unknown): PostgresProblem {
     const error = new AppError(name, { ...details }, { cause });
     return { error, connectionLost: false, tryAgain: false, ...rest };
   };
-  // What does not come from the server says that the connection is broken, or could not be made.
+  // An error that is not from the server means that the connection is broken, or could not be made.
   if (severity === '') return problem('STORAGE_UNAVAILABLE', {}, { connectionLost: true });
   if (code === DUPLICATE) return problem('STORAGE_DUPLICATE', { table, columns: duplicateColumns(detail) });
   if (TRY_AGAIN.has(code)) return problem('STORAGE_CONFLICT', {}, { tryAgain: true });

@@ -30,13 +30,13 @@ const NOTIFY = 'SELECT pg_notify($1, $2)';
 const GATHER_MS = 50;
 const CONNECT_MS = 5_000;
 const AGAIN_MS = 1_000;
-/** A connection that was cut without a word looks as if nobody had anything to say. */
+/** How often the connection is checked, because a broken one may look like one without messages. */
 const CHECK_MS = 5_000;
 /** PostgreSQL takes at most 8000 bytes. */
 const MAX_SUBJECT_LENGTH = 7_000;
 const SEPARATOR = '\n';
 
-/** For a batch: sends a message when, and only when, the batch is committed. Nothing on SQLite, where nobody else listens. */
+/** For a batch: sends a message if and only if the batch is committed. Empty on SQLite, where no other instance listens. */
 export function wakeUpStatements(engine: EngineName, topic: string, subject: string): readonly Runnable[] {
   if (engine !== 'postgres') return [];
   return [{ sql: NOTIFY, parameters: [CHANNEL, `${topic}${SEPARATOR}${subject}`] }];
@@ -81,7 +81,7 @@ export async function openWakeUps({ url, clock, logger }: WakeUpsOptions): Promi
 
   async function ask(client: Client, text: string, values: readonly string[] = []): Promise<void> {
     const answer = underWay.then(() => client.query(text, [...values]));
-    // It fails with its connection when nobody waits for it any more.
+    // Handled here, because it may fail with its connection after the timeout.
     underWay = answer.catch(() => undefined);
     await withinTime(clock, CONNECT_MS, answer, () => {
       throw new Error('the database does not answer');
@@ -92,7 +92,7 @@ export async function openWakeUps({ url, clock, logger }: WakeUpsOptions): Promi
   async function listen(): Promise<void> {
     const { client, ended } = await connect();
     current = client;
-    // What was sent since the last connection has passed.
+    // Messages since the last connection were missed.
     tellAll();
     let isOpen = true;
     void ended.then(() => {

@@ -46,7 +46,7 @@ const SETTINGS = 'PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;';
 const WRITER_SETTINGS = `PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 1000;
   PRAGMA journal_size_limit = 16777216; PRAGMA secure_delete = ON;`;
 
-/** So much of the file is read where it lies, without a copy: a keyed read costs about as much in a large file as in a small one. */
+/** Maps this much of the file into memory, so that a keyed read costs about as much in a large file as in a small one. */
 const READER_SETTINGS = 'PRAGMA mmap_size = 2147418112;';
 
 /** `textOf` gives the text of a registered number. */
@@ -99,7 +99,7 @@ export function openSqliteConnection(
   };
 }
 
-/** Several processes that start at the same time may find each other in the way here; SQLite does not wait by itself for this. */
+/** Retries, because processes that start at the same time block each other here, and SQLite does not wait for this by itself. */
 function enableWriteAheadLog(database: DatabaseSync): void {
   for (let attempt = 1; ; attempt += 1) {
     try {

@@ -24,7 +24,7 @@ export interface SqliteLimits {
 
 const LIMITS: SqliteLimits = { queuedBatches: 10_000, queuedSize: 64 * 1024 * 1024, queuedReads: 1000 };
 
-/** The event loop never waits for a lock. */
+/** The timeout for locks on the main thread: none, so that the event loop never waits. */
 const NO_WAITING = 0;
 
 /** Written by the writer thread, read by this thread (short indexed reads) and by the reader thread (all other reads). */
@@ -77,7 +77,7 @@ export async function openSqliteEngine(file: string, limits: Partial<SqliteLimit
     const waiting = held;
     return new Promise((resolve) => waiting.push(() => resolve(writer.thread.submit(writing, bound))));
   };
-  /** The way of most writes: few promises, because at full speed they are what it costs. */
+  /** The path of most writes, with few promises, because they dominate its cost under load. */
   const store = (bound: readonly BoundStatement[], weight: number): Promise<StatementResult[]> => {
     queued += 1;
     size += weight;
@@ -99,7 +99,7 @@ export async function openSqliteEngine(file: string, limits: Partial<SqliteLimit
   };
   const takeTurn = async <T>(work: (connection: SqlConnection) => Promise<T>): Promise<T> => {
     held = [];
-    // Here the text goes along each time: such statements are rare, and must not be run twice to be read.
+    // Sends the text each time, because these statements are rare, and a registered one might have to run twice.
     const execute: SqlConnection['execute'] = async <Row>(statement: Runnable<Row>) => {
       const { sql, values } = bind(statement);
       return toResult(await writer.thread.run(writing, plain(sql, values))) as StatementResult<Row>;
@@ -131,7 +131,7 @@ export async function openSqliteEngine(file: string, limits: Partial<SqliteLimit
         if (statements.length === 0) return Promise.resolve([]);
         const bound = statements.map(bind);
         const weight = bound.reduce((sum, { values }) => sum + sizeOf(values), 0);
-        // A batch that is larger than the bound by itself is let through when nothing else waits.
+        // A batch above the limit is accepted if nothing else waits.
         if (queued >= queuedBatches || (queued > 0 && size + weight > queuedSize)) throw new AppError('OVERLOADED');
         return store(bound, weight);
       } catch (error) {
@@ -164,7 +164,7 @@ export async function openSqliteEngine(file: string, limits: Partial<SqliteLimit
       }
       near.close();
       if (reader !== undefined) await closeReader(reader);
-      // The last connection to close would do it too, but only when nobody else has the file open.
+      // Closing the last connection would do it too, but only if no other process has the file open.
       await writer.thread.run(writing, plain('PRAGMA wal_checkpoint(TRUNCATE)')).catch(() => undefined);
       await writer.thread.closeConnection(writing).catch(() => undefined);
       await writer.release();
@@ -257,7 +257,7 @@ function plain(sql: string, values: readonly SqlValue[] = []): BoundStatement {
 
 function bindValue(given: unknown): SqlValue {
   const value = checkedValue(given);
-  // A thread gets a copy of the whole buffer behind a view, so a view of a part is made to stand alone.
+  // Copies a view of a part, because a thread gets a copy of the whole buffer behind a view.
   if (value instanceof Uint8Array && value.byteLength !== value.buffer.byteLength) return new Uint8Array(value);
   return value;
 }

@@ -64,7 +64,7 @@ export async function emptySqliteLog({ execute }: SqlConnection): Promise<void> 
   }
 }
 
-/** Makes a database that nobody has open one file, without a log beside it. */
+/** Turns a database that is not open into one file, without a log beside it. */
 export async function foldLog(file: string): Promise<void> {
   await useSqliteFile(file, 'write', (connection) =>
     connection.execute({ sql: 'PRAGMA journal_mode = DELETE', parameters: [] }),

@@ -163,7 +163,7 @@ function startSqliteThread(): SqliteThread {
     },
     submit: (connection, unit) =>
       begin((number) => {
-        // Who is alone waits for nobody; otherwise all that comes in this turn of the event loop goes together.
+        // A lone caller is sent immediately; otherwise all callers of this turn of the event loop are sent together.
         if (batch.length === 0) isAlone() ? queueMicrotask(flush) : setImmediate(flush);
         batch.push(number, connection);
         append(unit);
@@ -184,7 +184,7 @@ function startSqliteThread(): SqliteThread {
   };
 }
 
-/** Nothing of the program's, but where compiled code is kept: a thread that compiles again starts later and is larger. */
+/** Passes only the compile cache folder, because a thread that compiles again starts later and takes more memory. */
 function threadEnvironment(): Record<string, string> {
   const ofThisVersion = getCompileCacheDir();
   return ofThisVersion === undefined ? {} : { NODE_COMPILE_CACHE: dirname(ofThisVersion) };
@@ -209,7 +209,7 @@ const threads = new Map<'writer' | 'reader', Shared>();
 
 export function claimThread(role: 'writer' | 'reader'): ThreadClaim {
   const running = threads.get(role);
-  // A thread that died stays dead for those who use it, but does not stand in the way of databases opened later.
+  // A dead thread fails for its users, but databases that are opened later get a new one.
   const shared = running?.thread.isAlive() ? running : { thread: startSqliteThread(), claims: 0 };
   threads.set(role, shared);
   shared.claims += 1;

@@ -99,7 +99,7 @@ interface Round {
   readonly units: Unit[];
 }
 
-/** Everything that came while the last commit was under way goes into the next one, one commit per file. */
+/** Collects everything that arrived during the last commit for the next one, one commit per file. */
 function gatherRounds(first: readonly unknown[]): Map<number, Round> {
   const rounds = new Map<number, Round>();
   let count = 0;
