@@ -15,17 +15,17 @@ import {
 import type { OpenLink, SocketLink } from './socket-link.ts';
 import { clientError } from './trestle-error.ts';
 
-/** What `session.update` tells. */
+/** The parameters of `session.update`. */
 export type SessionUpdate = ContractUpdate;
 export type StructuredEvent = ContractEvent;
 
-/** What every turn of a session is sent with, unless the turn says otherwise; `mcpServers` only with its start. */
+/** Default parameters of every turn of a session; `mcpServers` applies only to its start. */
 export type SessionDefaults = Omit<StartParams, 'sessionId' | 'taskPrompt'>;
 
 export interface TurnOptions extends SessionDefaults, CallOptions {}
 
 export interface EndOptions extends CallOptions {
-  /** Of the session, where it is not the caller: several owners may have a session of the same name. */
+  /** The owner of the session if it is not the caller, because several owners may have a session of the same name. */
   readonly owner?: string;
 }
 
@@ -161,14 +161,14 @@ export interface Turn extends AsyncIterable<SessionUpdate> {
   readonly result: Promise<SessionResult>;
 }
 
-/** `run` reports each update and gives the result. Reading ends with the result, or with the error. */
+/** Creates a turn from `run`, which reports each update and returns the result. Reading ends with the result, or with the error. */
 function createTurn(
   run: (onUpdate: (update: SessionUpdate) => void) => Promise<SessionResult>,
   maxWaitingUpdates: number,
 ): Turn {
   const queue = createUpdateQueue(maxWaitingUpdates);
   const result = run(queue.push);
-  // A reader of the updates gets the failure there, and may never look at the result.
+  // Handled here, because a reader of the updates gets the failure there and may ignore the result.
   result.then(() => queue.end(), queue.end);
   return { result, [Symbol.asyncIterator]: queue.read };
 }
@@ -200,7 +200,7 @@ async function* followSession(options: FollowSessionOptions): AsyncGenerator<Ses
         const update = updateOf(message);
         if (update === undefined || update.sessionId !== sessionId || update.seq <= last || isFull) return;
         isFull = queue.size() >= maxWaitingUpdates;
-        // The reader is slow: what does not fit is asked for again when it has caught up.
+        // The reader is slow: updates that do not fit are requested again when it has caught up.
         if (isFull) return link?.close();
         last = update.seq;
         queue.push(update);
@@ -228,11 +228,11 @@ async function* followSession(options: FollowSessionOptions): AsyncGenerator<Ses
 /** Updates between the connection that brings them and the app that reads them. */
 interface UpdateQueue {
   push(update: SessionUpdate): void;
-  /** No more will come; with an error, reading ends with it. */
+  /** Ends the queue. With an error, reading ends with it. */
   end(error?: unknown): void;
   /** How many wait. */
   size(): number;
-  /** For one reader. To stop reading is to want no more. */
+  /** Returns the iterator for the only reader. Further updates are dropped when it stops reading. */
   read(): AsyncIterableIterator<SessionUpdate>;
 }
 

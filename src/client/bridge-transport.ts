@@ -7,14 +7,14 @@ export interface BridgeTransport {
   call(call: PlainCall, signal: AbortSignal): Promise<unknown>;
   /** Runs a turn to its end, over broken connections if need be. Every update comes once, in order. */
   turn(call: TurnCall, signal: AbortSignal): Promise<SessionResult>;
-  /** Breaks off what is open. */
+  /** Closes open connections. */
   close(): void;
 }
 
 interface PlainCall {
   readonly method: string;
   readonly params: object;
-  /** Whether to send it again is to ask for the same: only then it is, when the connection breaks. */
+  /** Whether the call is idempotent: only then it is retried when the connection breaks. */
   readonly isRepeatable: boolean;
 }
 
@@ -30,9 +30,9 @@ export type CallBridge = <Result>(
   options: CallOptions | undefined,
 ) => Promise<Result>;
 
-/** What any call may be given. */
+/** Options of every call. */
 export interface CallOptions {
-  /** Ends the waiting. The turn goes on at the bridge: `cancel` stops it. */
+  /** Ends the wait. The turn continues at the bridge; `cancel` stops it. */
   readonly signal?: AbortSignal;
   /** How long the answer may take; 30 s for calls, no limit for turns, unless given. */
   readonly timeoutMs?: number;
@@ -66,7 +66,7 @@ interface CallLimits {
   release(): void;
 }
 
-/** The waiting is over when the caller gives up, the time is over or the client is closed. */
+/** Returns a signal that aborts when the caller aborts, the time is over or the client is closed. */
 export function createCallLimits({ signal, timeoutMs }: CallOptions, closed: AbortSignal): CallLimits {
   const stop = new AbortController();
   const onAbort = () => stop.abort(clientError('ABORTED', 'The call was aborted.', { cause: signal?.reason }));
@@ -88,7 +88,7 @@ export function createCallLimits({ signal, timeoutMs }: CallOptions, closed: Abo
   };
 }
 
-/** Whatever is thrown once the waiting is over, the error says why it is. */
+/** Runs a call. After an abort, it throws the reason of the abort instead of the resulting error. */
 export async function withinLimits<Result>(
   options: CallOptions,
   closed: AbortSignal,
@@ -107,7 +107,7 @@ export async function withinLimits<Result>(
 
 /** How long a broken connection is tried again, and how often. */
 interface Retries {
-  /** Something arrived: starts the time again. */
+  /** Restarts the time, because something arrived. */
   progressed(): void;
   /** Waits before the next attempt. Throws the error when it does not pass by itself, or has lasted too long. */
   failed(error: unknown): Promise<void>;
@@ -147,17 +147,17 @@ export function createRetries(limitMs: number, signal: AbortSignal): Retries {
   };
 }
 
-/** The bridge is away for now, or so busy that it took nothing. */
+/** Returns whether an error is temporary: the bridge is away, or too busy to accept the call. */
 function isPassing(error: unknown): boolean {
   return error instanceof TrestleError && (error.code === 'CONNECTION_LOST' || error.status === 503);
 }
 
-/** Many apps lose the same bridge at the same moment: they must not all come back at the same moment. */
+/** Spreads reconnections, because many apps lose the same bridge at the same moment. */
 function randomFraction(): number {
   return (crypto.getRandomValues(new Uint32Array(1))[0] ?? 0) / 2 ** 32;
 }
 
-/** Browsers tell when their network is back. Elsewhere there are no such events. */
+/** Browsers report when their network is back. Other runtimes have no such events. */
 const network = globalThis as Partial<Pick<EventTarget, 'addEventListener' | 'removeEventListener'>>;
 
 /** Resolves with true when the network came back before the time was over. */
@@ -186,11 +186,11 @@ function sleep(milliseconds: number, signal: AbortSignal): Promise<boolean> {
   });
 }
 
-/** Ids that no other client has: the bridge knows a repeated call by them. */
+/** Creates ids that no other client uses, by which the bridge recognizes a repeated call. */
 export type MakeCallId = () => string;
 
 export function createCallIds(): MakeCallId {
-  // Not randomUUID, which browsers keep from pages that came over plain HTTP.
+  // Not randomUUID, which browsers do not offer to pages over plain HTTP.
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   const client = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
   let count = 0;
@@ -208,7 +208,7 @@ export interface RpcRequest {
   readonly params: object;
 }
 
-/** What comes back: an answer, or a notification. */
+/** A received message: a response, or a notification. */
 export interface RpcMessage {
   readonly id?: unknown;
   readonly result?: unknown;
@@ -217,7 +217,7 @@ export interface RpcMessage {
   readonly params?: unknown;
 }
 
-/** The largest message that is taken: a result stands twice in its envelope. */
+/** The limit of a message. A result occurs twice in its envelope. */
 export const MAX_MESSAGE_CHARACTERS = 64 * 1024 * 1024;
 
 export function parseMessage(text: string, status?: number): RpcMessage {
@@ -235,7 +235,7 @@ export function updateOf({ method, params }: RpcMessage): SessionUpdate | undefi
   return method === 'session.update' ? (params as SessionUpdate) : undefined;
 }
 
-/** The result of an answer; throws its error. */
+/** Returns the result of a response, or throws its error. */
 export function resultOf({ result, error }: RpcMessage, status?: number): unknown {
   if (error !== undefined) {
     const { code: rpcCode, message, data = {} } = error;

@@ -39,7 +39,7 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
     for (const { sessionId, receive } of listeners) if (sessionId === update.sessionId) receive(update);
   }
 
-  /** One after the other: several calls that find no connection open one together. */
+  /** Returns the connection. Concurrent calls without one open it together. */
   function connected(): Promise<SocketLink> {
     if (current !== undefined) return current;
     const opening = openLink('', onMessage);
@@ -51,7 +51,7 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
     return opening;
   }
 
-  /** A call that was not sent can always be tried again; one that was, only if it is repeatable. */
+  /** Retries a call that was not sent, and a repeatable one that was. */
   async function exchangeMessage(request: RpcRequest, isRepeatable: boolean, signal: AbortSignal): Promise<RpcMessage> {
     const retries = createRetries(reconnectMs, signal);
     for (;;) {
@@ -91,7 +91,7 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
     }
   }
 
-  /** The new connection would bring the updates but not the answer: the call is repeated over HTTP, which brings both. */
+  /** Repeats the call over HTTP, which returns updates and result; a new WebSocket would get only the updates. */
   async function takeUp(
     request: RpcRequest,
     afterSeq: number,
@@ -101,7 +101,7 @@ export function createSocketTransport(options: SocketTransportOptions): BridgeTr
   ): Promise<SessionResult> {
     const options = { exchange, request, idempotencyKey: '', afterSeq, reconnectMs, signal, onUpdate: receive };
     return runStreamedTurn(options).catch((error) => {
-      // It may not have got there, or not have begun: that is no fault of the app's.
+      // The call may not have arrived, or not have begun, so the app gets the lost connection as the error.
       throw error instanceof TrestleError && error.code === 'RESUME_NOT_FOUND' ? lost : error;
     });
   }
@@ -190,7 +190,7 @@ interface StreamedTurnOptions {
   readonly onUpdate: TurnCall['onUpdate'];
 }
 
-/** A turn over HTTP streaming: a broken connection is taken up where it broke. */
+/** Runs a turn over HTTP streaming, and resumes it after a broken connection. */
 async function runStreamedTurn(options: StreamedTurnOptions): Promise<SessionResult> {
   const { exchange, request, idempotencyKey, signal, onUpdate } = options;
   const retries = createRetries(options.reconnectMs, signal);

@@ -11,7 +11,7 @@ import {
 } from './bridge-transport.ts';
 import { clientError, connectionLost, TrestleError } from './trestle-error.ts';
 
-/** `POST /acp/rpc`, once: nothing is tried again here. */
+/** Sends `POST /acp/rpc` once, without retries. */
 export interface HttpExchange {
   /** The answer as one document. */
   call(request: RpcRequest, headers: Headers, signal: AbortSignal): Promise<unknown>;
@@ -30,9 +30,9 @@ interface HttpExchangeOptions {
   readonly streamSilenceMs: number;
 }
 
-/** The head of a response comes as soon as the call is taken, or with its answer. */
+/** The timeout for the head of a response, which is sent when the call is accepted, or with its result. */
 const HEAD_MS = 120_000;
-/** What stands before a bridge answers with these while the bridge is away. */
+/** Statuses of a proxy whose bridge is away. */
 export const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
 
 export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
@@ -44,7 +44,7 @@ export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
         method: 'POST',
         headers: { 'content-type': 'application/json', ...options.headers, ...headers },
         body: JSON.stringify(request),
-        // A credential goes to the bridge that was named, and nowhere else.
+        // Follows no redirect, because the credential is only for the named bridge.
         redirect: 'error',
         signal,
       });
@@ -95,7 +95,7 @@ export function createHttpExchange(options: HttpExchangeOptions): HttpExchange {
   };
 }
 
-/** A server may live below a path of its own. */
+/** Resolves a path relative to the server, which may itself have a base path. */
 export function addressOf(url: string, path: string): string {
   return new URL(path, url.endsWith('/') ? url : `${url}/`).href;
 }
@@ -111,7 +111,7 @@ export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : 'the connection failed';
 }
 
-/** The text of a body as it comes. To stop reading breaks off the connection, and so does silence. */
+/** Yields the text of a body as it arrives. Closes the connection when reading stops, and after silence. */
 async function* readText(response: Response, silenceMs: number): AsyncGenerator<string> {
   const reader = response.body?.getReader();
   if (reader === undefined) return;
@@ -139,7 +139,7 @@ async function orSilence<Value>(value: Promise<Value>, silenceMs: number): Promi
   }
 }
 
-/** A document as a whole. */
+/** Reads a whole document. */
 export async function readDocument(response: Response, silenceMs: number): Promise<string> {
   const parts: string[] = [];
   let length = 0;
@@ -151,7 +151,7 @@ export async function readDocument(response: Response, silenceMs: number): Promi
   return parts.join('');
 }
 
-/** The data of each event of a `text/event-stream`; comments only show that the connection lives. */
+/** Yields the data of each event of a `text/event-stream`. Comments only show that the connection is alive. */
 async function* readEvents(response: Response, silenceMs: number): AsyncGenerator<string> {
   let arrived: string[] = [];
   let isTooLarge = false;
@@ -207,7 +207,7 @@ interface RequestOptions {
   readonly fetch: typeof fetch;
 }
 
-/** Sends one request and reads the JSON document that answers it. Nothing is tried again here. */
+/** Sends one request and reads the JSON document of the response, without retries. */
 export async function requestWorkbench(
   options: RequestOptions,
   request: WorkbenchRequest,
@@ -247,7 +247,7 @@ async function send(
       headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }), ...file?.headers },
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(file !== undefined && { body: file.content }),
-      // A credential goes to the server that was named, and nowhere else.
+      // Follows no redirect, because the credential is only for the named server.
       redirect: 'error',
       signal,
     });

@@ -4,7 +4,7 @@ import { createRetries, type MakeCallId, type RpcMessage, resultOf } from './bri
 import type { OnAnswer, OpenLink, SocketLink } from './socket-link.ts';
 import { TrestleError } from './trestle-error.ts';
 
-/** What has changed: `topic` says what `item` is. An `item` of null: more has changed than could be sent. */
+/** A change. `topic` is the type of `item`. An `item` of null means that more has changed than could be sent. */
 export type LiveChange = Change;
 /** An update of a session, with each member once. */
 export type LiveUpdate = PlainUpdate;
@@ -103,9 +103,9 @@ interface Watched {
 interface Followed {
   readonly name: { readonly sessionId: string; readonly owner?: string };
   readonly listener: (update: LiveUpdate) => void;
-  /** Undefined: from now on, and the server has not said which number that is. */
+  /** Undefined: from now on, and the server has not sent that number yet. */
   afterSeq: number | undefined;
-  /** The server has answered: what came before that was meant for others, who had seen more. */
+  /** Whether the server has answered. Updates before its response are for other followers, which had seen more. */
   isServed: boolean;
 }
 
@@ -131,7 +131,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
     for (const listener of [...listeners]) listener();
   }
 
-  /** What the server refuses would be refused on the next connection too: it is shown as the status. */
+  /** Sends a call. Shows a refusal as the status, because the next connection would get it too. */
   async function call(method: string, params: object, onAnswer?: OnAnswer): Promise<void> {
     try {
       if (link !== undefined) resultOf(await link.send({ jsonrpc: '2.0', id: makeCallId(), method, params }, onAnswer));
@@ -140,7 +140,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
     }
   }
 
-  /** Says what is watched. Those who are new read their lists when the server has answered: what changes after that arrives. */
+  /** Sends the watched topics. New watchers read their lists after the response, because later changes arrive by themselves. */
   async function sendWatch(fresh: Iterable<Watched>): Promise<void> {
     if (watched.size === 0) {
       await call('unwatch', {});
@@ -157,7 +157,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
   const sharing = ({ name }: Followed) =>
     [...followed].filter(({ name: { sessionId, owner } }) => sessionId === name.sessionId && owner === name.owner);
 
-  /** A connection gets each update once, however many follow the session here: so it asks for those that any of them misses. */
+  /** Follows a session from the oldest update that any follower misses, because a connection gets each update once. */
   async function sendFollow(one: Followed): Promise<void> {
     const shared = sharing(one);
     const seen = shared.flatMap(({ afterSeq }) => afterSeq ?? []);
@@ -167,7 +167,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
       if (lastSeq === undefined) return;
       for (const served of shared) {
         served.isServed = true;
-        // From now on: what comes after this is not missed when the connection breaks before the first update.
+        // Sets the first number, so that no update is missed if the connection breaks before the first one.
         served.afterSeq ??= lastSeq;
       }
     });
@@ -198,7 +198,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
     }
   }
 
-  /** Later, so that what a listener throws does not end the connection. */
+  /** Calls the listener in a microtask, so that its errors do not end the connection. */
   function readAgain(one: Watched): void {
     queueMicrotask(() => {
       if (watched.has(one)) one.listener(undefined);
@@ -207,7 +207,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
 
   const isWanted = () => !closed.aborted && (watched.size > 0 || followed.size > 0);
 
-  /** Keeps a connection for as long as anybody listens. */
+  /** Keeps a connection open while there are listeners. */
   async function run(): Promise<void> {
     const retries = createRetries(Number.POSITIVE_INFINITY, closed);
     while (isWanted()) {
@@ -220,7 +220,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
       const openedAt = performance.now();
       isClosedHere = false;
       change({ isOpen: true, heardAt: Date.now(), problem: undefined });
-      // What happened before the connection is in the lists only.
+      // Earlier changes are only in the lists.
       if (watched.size > 0) void sendWatch(watched);
       for (const one of followed) if (sharing(one)[0] === one) void sendFollow(one);
       closeUnlessWanted();
@@ -240,7 +240,7 @@ export function createLive({ openLink, makeCallId, closed }: LiveOptions): Live 
       })
       .finally(() => {
         isRunning = false;
-        // A listener may have come after the last look; after a problem the next one tries again.
+        // A listener may have been added since. After a problem, only the next one tries again.
         if (status.problem === undefined) start();
       });
   }

@@ -10,7 +10,7 @@ import {
 import type { HttpExchange } from './http-exchange.ts';
 import { clientError, connectionLost } from './trestle-error.ts';
 
-/** As much of a WebSocket as the client uses: the browser's, Node's, or that of the `ws` package. */
+/** The members of a WebSocket that the client uses: the browser's, Node's, or that of the `ws` package. */
 export interface WebSocketLike {
   /** 1 while it is open. Where it is absent, the events alone tell. */
   readonly readyState?: number;
@@ -22,11 +22,11 @@ export interface WebSocketLike {
 
 export type OnAnswer = (answer: RpcMessage) => void;
 
-/** One connection; when it is lost, it is lost. */
+/** One connection, without reconnection. */
 export interface SocketLink {
   /**
-   * The answer. Throws when it cannot be sent any more; rejects when the connection breaks before the answer. `onAnswer` gets
-   * the answer before any message that comes behind it.
+   * Sends a request and returns its response. Throws when it cannot be sent; rejects when the connection breaks before the
+   * response. `onAnswer` gets the response before any later message.
    */
   send(request: RpcRequest, onAnswer?: OnAnswer): Promise<RpcMessage>;
   close(): void;
@@ -155,7 +155,7 @@ export function createOpenLink(options: OpenLinkOptions): OpenLink {
     try {
       return await openSocketLink({ socket, silenceMs, onMessage });
     } catch (error) {
-      // A WebSocket does not tell why it was refused: the same credential over HTTP does.
+      // Calls over HTTP with the same credential, because a WebSocket does not report why it was refused.
       const request = { jsonrpc: '2.0', id: makeCallId(), method: 'acp.capabilities', params: {} } as const;
       await exchange.call(request, {}, AbortSignal.timeout(REASON_MS));
       throw error;

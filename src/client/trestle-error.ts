@@ -1,4 +1,4 @@
-/** What else is known about a failure. */
+/** Further facts about a failure. */
 export interface ErrorFacts {
   /** The number of a JSON-RPC error. */
   readonly rpcCode?: number;
@@ -10,7 +10,7 @@ export interface ErrorFacts {
 
 /** Failures that the client itself finds; every other `code` is the bridge's `error.data.code`. */
 export type ClientErrorCode =
-  /** The bridge cannot be reached, or the connection broke and could not be taken up again. */
+  /** The bridge cannot be reached, or the connection broke and could not be resumed. */
   | 'CONNECTION_LOST'
   | 'TIMEOUT'
   /** The `signal` of the call has aborted. */
@@ -20,7 +20,7 @@ export type ClientErrorCode =
   | 'BAD_ANSWER'
   /** More updates waited to be read than may wait; `data.afterSeq` is the last one that was kept. */
   | 'UPDATES_OVERFLOWED'
-  /** The way chosen cannot do this here; the message says which one can. */
+  /** The chosen transport cannot do this here; the message names one that can. */
   | 'UNSUPPORTED';
 
 /**
