@@ -8,6 +8,7 @@ import { OAUTH_COOKIE, readCookie } from '../cookies.ts';
 import type { Passkeys } from '../credentials/own-credentials.ts';
 import type { AccountsErrorCode } from '../errors.ts';
 import { type OpenFlow, tokenKey } from '../flows.ts';
+import { byAddress } from '../limiter/limiter.ts';
 import type { FactorOrigin, GivenFactor, SecondFactor } from '../mfa/second-factor.ts';
 import { nameKey, normalizeEmail } from '../registration/new-user.ts';
 import type { FoundUser } from '../storage/accounts-schema.ts';
@@ -106,9 +107,18 @@ export function createLogin(parts: Parts): Login {
     return user;
   }
 
-  async function refuseUnlessWelcome(user: FoundUser): Promise<void> {
-    if (user.active !== 1 || (await parts.blacklist.has(user.email))) throw new AppError('ACCOUNT_SUSPENDED');
-    if (user.confirmed !== 1) throw new AppError('EMAIL_NOT_VERIFIED');
+  /**
+   * Throws for a user who may not log in, and records it, because somebody has the password, passkey or linked account. The
+   * refusal counts against the address, which bounds the number of records.
+   */
+  async function refuseUnlessWelcome(user: FoundUser, head: RequestHead): Promise<void> {
+    const isSuspended = user.active !== 1 || (await parts.blacklist.has(user.email));
+    if (!isSuspended && user.confirmed === 1) return;
+    const code = isSuspended ? 'ACCOUNT_SUSPENDED' : 'EMAIL_NOT_VERIFIED';
+    const details = { reason: code.toLowerCase() };
+    const refused = audit.statement({ event: 'login.refused', subject: user.id, head, details });
+    await database.write([parts.limiter.count(byAddress('address_failures', head)), refused]);
+    throw new AppError(code);
   }
 
   /** While the account is locked, a wrong code gets the same error as a wrong password, so that it reveals nothing. */
@@ -134,7 +144,7 @@ export function createLogin(parts: Parts): Login {
       if (user === undefined || right === undefined) throw new AppError('INVALID_CREDENTIALS');
       const given = { code };
       const early = right.needsSecondFactor ? await proveUnderLock(user, given, origin) : undefined;
-      await refuseUnlessWelcome(user);
+      await refuseUnlessWelcome(user, call.head);
       const { statements } = right;
       if (user.totp_state !== 'active') return finish(user, statements, 'password', call, 'INVALID_CREDENTIALS');
       if (!hasCode) return askSecondFactor(user, statements, 'INVALID_CREDENTIALS');
@@ -163,7 +173,7 @@ export function createLogin(parts: Parts): Login {
       const { userId, statements } = await passkeys.prove(credential, call.head);
       const user = await users.byId(userId);
       if (user === undefined || (holder !== undefined && holder.id !== userId)) throw new AppError('INVALID_PASSKEY');
-      await refuseUnlessWelcome(user);
+      await refuseUnlessWelcome(user, call.head);
       const taken = ticket === undefined ? [] : [flows.take('mfa_ticket', ticket)];
       const how = ticket === undefined ? 'passkey' : 'password and passkey';
       return finish(user, [...taken, ...statements], how, call, 'INVALID_PASSKEY');
@@ -173,7 +183,7 @@ export function createLogin(parts: Parts): Login {
       const isTheirs = flow !== undefined && isBoundTo(flow.data, verifier, call.head);
       const user = isTheirs ? await users.byId(flow.userId) : undefined;
       if (user === undefined) throw new AppError('INVALID_EXCHANGE_CODE');
-      await refuseUnlessWelcome(user);
+      await refuseUnlessWelcome(user, call.head);
       const take = [flows.take('exchange', code)];
       if (user.totp_state === 'active') return askSecondFactor(user, take, 'INVALID_EXCHANGE_CODE');
       return finish(user, take, 'exchange code', call, 'INVALID_EXCHANGE_CODE');

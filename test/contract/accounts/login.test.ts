@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Answer } from '../../kit/accounts/accounts-client.ts';
+import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const cookieOf = (answer: Answer, name: string): string =>
@@ -306,4 +307,17 @@ test('suspended and unverified are shown only to those who know the password', a
   await set({ active: 1, confirmed: 0 });
   assert.equal(await outcome('not the password'), '401 invalid_credentials');
   assert.equal(await outcome(ann.password), '401 email_not_verified');
+
+  await set({ confirmed: 1 });
+  const root = await loggedInAs(accounts, 'admin');
+  assert.deepEqual(
+    (await auditOf(accounts, root, `subject=${ann.id}`)).slice(0, 4).map(({ event, details }) => [event, details]),
+    [
+      ['login.refused', { reason: 'email_not_verified' }],
+      ['login.failed', {}],
+      ['login.refused', { reason: 'account_suspended' }],
+      ['login.failed', {}],
+    ],
+    'a correct password that was refused is recorded, too',
+  );
 });
