@@ -47,6 +47,8 @@ function isRegistrationProblem(text: string): text is (typeof REGISTRATION_PROBL
 }
 
 const NAME_TRIES = 5;
+/** For an invitation that is lost while the user is created. */
+const ENTER_TRIES = 3;
 
 type Parts = BasePort & PeoplePort & CredentialsPort & SessionsPort & PostPort;
 
@@ -106,34 +108,44 @@ export function createOauthAccounts(parts: Parts): OauthAccounts {
     return link === undefined ? undefined : { userId: link.user_id };
   }
 
+  async function enter(
+    namespace: string,
+    identity: OauthIdentity,
+    head: RequestHead,
+    tries = ENTER_TRIES,
+  ): Promise<OauthOutcome> {
+    const link = await linked(namespace, identity);
+    if (link !== undefined) return link;
+    const email = normalizeEmail(identity.email ?? '');
+    if (email === undefined) return { problem: 'email_not_verified' };
+    if (await parts.blacklist.has(email)) return { problem: 'access_denied' };
+    // An address alone proves nothing, so its user has to log in and link the account. The link exists if the same login
+    // arrived twice and the other request has just created the user.
+    if ((await users.byEmail(email)) !== undefined) {
+      return (await linked(namespace, identity)) ?? { problem: 'account_exists' };
+    }
+    const found = await invitations.byEmail(email, clock.now());
+    const invitation = found !== undefined && (await isStillBacked(found, parts)) ? found : undefined;
+    const refusal = refusalOf(email, invitation);
+    if (refusal !== undefined) return { problem: refusal };
+    for (const name of nameChoices(identity.name, email)) {
+      try {
+        return await register(namespace, identity, { email, name }, invitation, head);
+      } catch (error) {
+        const made = await linked(namespace, identity);
+        if (made !== undefined) return made;
+        if (errorCode(error) === 'EMAIL_ALREADY_EXISTS') return { problem: 'account_exists' };
+        // The invitation was used or revoked since it was read.
+        const isInvitationLost = errorCode(error) === 'STORAGE_CONFLICT' && invitation !== undefined;
+        if (isInvitationLost && tries > 1) return enter(namespace, identity, head, tries - 1);
+        if (errorCode(error) !== 'NAME_ALREADY_EXISTS') throw error;
+      }
+    }
+    throw new AppError('NAME_ALREADY_EXISTS');
+  }
+
   return {
-    async enter(namespace, identity, head) {
-      const link = await linked(namespace, identity);
-      if (link !== undefined) return link;
-      const email = normalizeEmail(identity.email ?? '');
-      if (email === undefined) return { problem: 'email_not_verified' };
-      if (await parts.blacklist.has(email)) return { problem: 'access_denied' };
-      // An address alone proves nothing, so its user has to log in and link the account. The link exists if the same login
-      // arrived twice and the other request has just created the user.
-      if ((await users.byEmail(email)) !== undefined) {
-        return (await linked(namespace, identity)) ?? { problem: 'account_exists' };
-      }
-      const found = await invitations.byEmail(email, clock.now());
-      const invitation = found !== undefined && (await isStillBacked(found, parts)) ? found : undefined;
-      const refusal = refusalOf(email, invitation);
-      if (refusal !== undefined) return { problem: refusal };
-      for (const name of nameChoices(identity.name, email)) {
-        try {
-          return await register(namespace, identity, { email, name }, invitation, head);
-        } catch (error) {
-          const made = await linked(namespace, identity);
-          if (made !== undefined) return made;
-          if (errorCode(error) === 'EMAIL_ALREADY_EXISTS') return { problem: 'account_exists' };
-          if (errorCode(error) !== 'NAME_ALREADY_EXISTS') throw error;
-        }
-      }
-      throw new AppError('NAME_ALREADY_EXISTS');
-    },
+    enter: (namespace, identity, head) => enter(namespace, identity, head),
     async link(namespace, identity, { user, isLive }, head) {
       const details = { how: namespace };
       const entry = audit.statement({ event: 'oauth.linked', actor: user.id, subject: user.id, head, details });

@@ -26,7 +26,7 @@ interface Scope {
   after(run: () => unknown): void;
 }
 
-async function startWithGithub(scope: Scope) {
+async function startWithGithub(scope: Scope, more = 'registration: open') {
   const script: GithubScript = { answers: GOOD };
   const github = await startScriptedHttp(scope, ({ path, response }) => {
     const answer = script.answers[path];
@@ -36,7 +36,7 @@ async function startWithGithub(scope: Scope) {
   const accounts = await startAccounts(scope);
   accounts.reload(
     accountsSettingsOf(
-      `{ public_url: "${accounts.url}", frontend_url: "${FRONTEND}", oauth: { github: { client_id: iv1, client_secret: shh-nobody-knows, url: "${github.url}", api_url: "${github.url}/api/v3/" } } }`,
+      `{ public_url: "${accounts.url}", frontend_url: "${FRONTEND}", ${more}, oauth: { github: { client_id: iv1, client_secret: shh-nobody-knows, url: "${github.url}", api_url: "${github.url}/api/v3/" } } }`,
     ),
   );
   return { script, github, accounts };
@@ -142,4 +142,21 @@ test('GitHub is not asked unencrypted, except on this machine', () => {
     assert.ok(settings('https://git.example'));
     assert.ok(settings('http://127.0.0.1:3000'));
   }
+});
+
+test('a login whose invitation is revoked at the same moment ends at the console', async (t) => {
+  const { accounts, github } = await startWithGithub(t, 'registration: invite');
+  const admin = await loggedInAs(accounts, 'admin');
+  const invited = await accounts.post('admin/invitations', { email: 'ann@example.org' }, { token: admin.token });
+  assert.equal(invited.status, 201);
+  const { database } = accounts;
+  const write = database.write as (...given: readonly unknown[]) => Promise<unknown>;
+  const revokingFirst = async (statements: readonly { readonly sql: string }[], ...more: readonly unknown[]) => {
+    if (statements.some(({ sql }) => sql.startsWith('insert into "users"'))) {
+      await write([database.query.deleteFrom('invitations').compile()]);
+    }
+    return write(statements, ...more);
+  };
+  Object.assign(database, { write: revokingFirst });
+  assert.equal((await logIn(accounts, github)).result.get('error'), 'invitation_required');
 });
