@@ -132,10 +132,10 @@ function mayGive(role: string, { plan, team }: Pick<InvitationRow, 'plan' | 'tea
 /** Whether the author of an invitation may give now what it gives. */
 export async function isStillBacked(
   invitation: InvitationRow,
-  { users, userObjects }: Pick<AccountsCore, 'users' | 'userObjects'>,
+  { users, userObjects, blacklist }: Pick<AccountsCore, 'users' | 'userObjects' | 'blacklist'>,
 ): Promise<boolean> {
   const author = await users.byId(invitation.created_by);
-  if (author === undefined || author.active !== 1) return false;
+  if (author === undefined || author.active !== 1 || (await blacklist.has(author.email))) return false;
   const matrix: PermissionMatrix = await userObjects.matrix();
   return (
     holdsPermission(author.role, 'admin.users.role.write', matrix) &&

@@ -186,5 +186,9 @@ test('an invitation gives no more than its author could give now, and only admin
   await role(admin.id, 'user');
   assert.equal(await accept(generous[3] ?? ''), '400 invalid_token', 'users invite nobody');
   await role(admin.id, 'admin');
+  const block = { email: admin.email };
+  assert.equal((await accounts.post('admin/blacklist', block, { token: root.token })).status, 201);
+  assert.equal(await accept(generous[3] ?? ''), '400 invalid_token', 'their author may not log in');
+  await accounts.call('DELETE', `admin/blacklist/${admin.email}`, { token: root.token });
   assert.equal(await accept(generous[3] ?? ''), '201 ', 'their author may give it again');
 });
