@@ -72,7 +72,7 @@ export function createFolderState({ git, root, gitFolder, maxFiles, maxBytes }: 
   const run = (args: readonly string[], signal: AbortSignal, input?: string, maxOutputBytes?: number) =>
     git.run(args, {
       gitFolder,
-      workTree,
+      workTree: root,
       signal,
       ...(input !== undefined && { input }),
       ...(maxOutputBytes !== undefined && { maxOutputBytes }),

@@ -4,6 +4,7 @@ import { findExecutable } from '../../platform/child-process/child-environment.t
 import { type ProcessOptions, type RunningProcess, startProcess } from '../../platform/child-process/start-process.ts';
 import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import type { ConfinedFolder, ConfinedRoot } from '../agents/builtin/tools/confinement.ts';
 
 /** The only place that runs git. */
 export interface Git {
@@ -14,7 +15,8 @@ export interface Git {
 export interface GitRun {
   /** A folder of git that we made ourselves: that of a working directory is never used, so its settings have no effect. */
   readonly gitFolder: string;
-  readonly workTree: string;
+  /** Held open while git runs: git works in this folder, also when something else takes its path in the meantime. */
+  readonly workTree: ConfinedRoot;
   readonly input?: string;
   readonly signal: AbortSignal;
   /** Git is ended when it prints more. */
@@ -94,44 +96,43 @@ export function createGit({ path, clock, journalFolder, start = startProcess }: 
     throw failed('git is not installed');
   }
 
+  async function runIn(folder: ConfinedFolder, args: readonly string[], options: GitRun): Promise<Buffer> {
+    const { gitFolder, input = '', signal: outer, maxOutputBytes = MAX_OUTPUT_BYTES, otherCode = 0 } = options;
+    const command = await program();
+    if (outer.aborted) throw failed('there was no time left for it');
+    const env = {
+      ...ENVIRONMENT,
+      PATH: path,
+      GIT_DIR: gitFolder,
+      GIT_WORK_TREE: '.',
+      ...(options.indexFile !== undefined && { GIT_INDEX_FILE: options.indexFile }),
+      ...(options.objectFolder !== undefined && { GIT_OBJECT_DIRECTORY: options.objectFolder }),
+    };
+    const running = await start({ command, args, cwd: folder.entry('.'), env, journalFolder });
+    const { signal, release } = deadline(clock, MAX_RUN_MS, [outer]);
+    const stop = () => void running.stop(NO_GRACE);
+    signal.addEventListener('abort', stop);
+    if (signal.aborted) stop();
+    try {
+      const output = collect(running.stdout, maxOutputBytes, stop);
+      running.stdin.end(input);
+      const [{ code, stderrTail }] = await Promise.all([running.exited, output.ended]);
+      if (signal.aborted) throw failed('it took too long');
+      if (output.isTooMuch()) throw failed('it printed too much');
+      if (code !== 0 && code !== otherCode) throw failed(stderrTail.split('\n').at(-1) ?? `it ended with code ${code}`);
+      return output.bytes();
+    } finally {
+      signal.removeEventListener('abort', stop);
+      release();
+    }
+  }
+
   return {
     async run(args, options) {
-      const {
-        gitFolder,
-        workTree,
-        input = '',
-        signal: outer,
-        maxOutputBytes = MAX_OUTPUT_BYTES,
-        otherCode = 0,
-      } = options;
-      const command = await program();
-      if (outer.aborted) throw failed('there was no time left for it');
-      const env = {
-        ...ENVIRONMENT,
-        PATH: path,
-        GIT_DIR: gitFolder,
-        GIT_WORK_TREE: workTree,
-        ...(options.indexFile !== undefined && { GIT_INDEX_FILE: options.indexFile }),
-        ...(options.objectFolder !== undefined && { GIT_OBJECT_DIRECTORY: options.objectFolder }),
-      };
-      const running = await start({ command, args, cwd: workTree, env, journalFolder });
-      const { signal, release } = deadline(clock, MAX_RUN_MS, [outer]);
-      const stop = () => void running.stop(NO_GRACE);
-      signal.addEventListener('abort', stop);
-      if (signal.aborted) stop();
-      try {
-        const output = collect(running.stdout, maxOutputBytes, stop);
-        running.stdin.end(input);
-        const [{ code, stderrTail }] = await Promise.all([running.exited, output.ended]);
-        if (signal.aborted) throw failed('it took too long');
-        if (output.isTooMuch()) throw failed('it printed too much');
-        if (code !== 0 && code !== otherCode)
-          throw failed(stderrTail.split('\n').at(-1) ?? `it ended with code ${code}`);
-        return output.bytes();
-      } finally {
-        signal.removeEventListener('abort', stop);
-        release();
-      }
+      const folder = await options.workTree.open().catch((error: unknown) => {
+        throw failed(error instanceof AppError ? String(error.details.reason) : 'its folder is gone, or was replaced');
+      });
+      return runIn(folder, args, options).finally(folder.close);
     },
   };
 }

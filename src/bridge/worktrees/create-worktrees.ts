@@ -177,7 +177,8 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
     const place = await directories.check(folder, record.owner).catch(() => undefined);
     if (place !== folder) return;
     const { signal, release } = deadline(clock, KEEP_MS);
-    const patch = await diffWorktree({ git, gitFolder: gitFolderOf(sessionKey, step), signal }, folder, worktree.base)
+    const workshop = { git, gitFolder: gitFolderOf(sessionKey, step), signal };
+    const patch = await diffWorktree(workshop, confine(folder), worktree.base)
       .catch(() => undefined)
       .finally(release);
     if (patch?.length === 0) return;
@@ -234,7 +235,7 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
       const gitFolder = gitFolderOf(sessionKey, step);
       if (step > 0) await makeWorkshop(gitFolder, repository);
       await makeFolder(root, worktree.names);
-      const place = { folder: folderOf(record, worktree), branch: worktree.branch, commit };
+      const place = { folder: confine(folderOf(record, worktree)), branch: worktree.branch, commit };
       await fillWorktree({ git, gitFolder, signal }, place);
     }
     return record;
@@ -263,7 +264,7 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
     const { base, branch } = worktree;
     try {
       const { worktreeCommit, ...result } = await inOrder(`repository ${record.repository}`, () =>
-        mergeWorktree({ git, gitFolder, signal, repository, folder, base, branch, makeTemporaryName }),
+        mergeWorktree({ git, gitFolder, signal, repository, folder: confine(folder), base, branch, makeTemporaryName }),
       );
       const worktrees = record.worktrees.map((one, index) =>
         index === step ? { ...one, base: worktreeCommit } : { ...one, isRemoved: true },

@@ -1,8 +1,9 @@
 import { isUtf8 } from 'node:buffer';
-import { copyFile, mkdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { copyFile, mkdir, readdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
-import { type Confine, openEntry, openFolder } from '../agents/builtin/tools/confinement.ts';
+import { type Confine, type ConfinedRoot, openEntry, openFolder } from '../agents/builtin/tools/confinement.ts';
 import { createFolderState } from '../checkpoints/folder-state.ts';
 import { restoreFiles } from '../checkpoints/restore-files.ts';
 import { GIT_SETTINGS, type Git } from '../checkpoints/run-git.ts';
@@ -18,7 +19,7 @@ export interface Workshop {
 
 export interface NewWorktree {
   /** Empty, and made just now. */
-  readonly folder: string;
+  readonly folder: ConfinedRoot;
   readonly branch: string;
   readonly commit: string;
 }
@@ -45,7 +46,7 @@ export async function makeWorkshop(gitFolder: string, { objects }: Repository): 
 /** The commit that a worktree begins with. Throws WORKTREE_REFUSED where there is none, or it cannot be written as files. */
 export async function findBase(workshop: Workshop, repository: Repository, base: string | undefined): Promise<string> {
   const { git, gitFolder, signal } = workshop;
-  const run = (...args: string[]) => git.run(args, { gitFolder, workTree: repository.root.path, signal });
+  const run = (...args: string[]) => git.run(args, { gitFolder, workTree: repository.root, signal });
   const found = await repository.resolve(base ?? 'HEAD');
   const unknown = () => refused(`routing.worktree.base names no branch, tag or commit of it: ${base?.slice(0, 100)}`);
   if (found === undefined) throw unknown();
@@ -69,7 +70,7 @@ export async function requireClean(workshop: Workshop, repository: Repository, c
 /** The files that git knows and that differ from the commit. */
 async function changedFiles(workshop: Workshop, repository: Repository, commit: string): Promise<readonly string[]> {
   const { git, gitFolder, signal } = workshop;
-  const workTree = repository.root.path;
+  const { root: workTree } = repository;
   await copyIndex(repository, join(gitFolder, 'index'));
   const run = (...args: string[]) => git.run(args, { gitFolder, workTree, signal });
   const staged = namesIn(await run('diff-index', '--cached', '-z', '--name-only', commit));
@@ -126,22 +127,39 @@ export async function fillWorktree(workshop: Workshop, { folder, branch, commit 
       `git changes files with a filter when it checks them out (${filtered.slice(0, MAX_NAMED).join(', ')}), as git-lfs does, and we run no programs that a repository names; work in the folder itself`,
     );
   }
-  const own = (...names: string[]) => join(folder, '.git', ...names);
-  const [, ...above] = branch.split('/').toReversed();
-  for (const name of ['objects/info', 'objects/pack', 'info', ['refs/heads', ...above.toReversed()].join('/')]) {
-    await mkdir(own(name), { recursive: true });
-  }
   const objects = (await run(['rev-list', '--objects', '--no-walk', commit])).toString();
-  await run(['pack-objects', '--quiet', '--window=0', own('objects', 'pack', 'pack')], objects);
-  await writeFile(own('config'), AGENT_SETTINGS);
-  await writeFile(own('shallow'), `${commit}\n`);
-  await writeFile(own('refs', 'heads', ...branch.split('/')), `${commit}\n`);
-  await copyFile(join(gitFolder, 'index'), own('index'));
-  await writeFile(own('HEAD'), `ref: refs/heads/${branch}\n`);
+  const packed = join(gitFolder, 'packed');
+  await mkdir(packed, { recursive: true, mode: 0o700 });
+  await run(['pack-objects', '--quiet', '--window=0', join(packed, 'pack')], objects);
+  for (const name of await readdir(packed)) {
+    await addFile(folder, ['objects', 'pack', name], (place) => copyFile(join(packed, name), place, NEW_FILE));
+  }
+  await rm(packed, { recursive: true });
+  const write = (names: readonly string[], text: string) =>
+    addFile(folder, names, (place) => writeFile(place, text, { flag: 'wx' }));
+  await (await openFolder(folder, ['.git', 'objects', 'info'], { create: true })).close();
+  await (await openFolder(folder, ['.git', 'info'], { create: true })).close();
+  await write(['config'], AGENT_SETTINGS);
+  await write(['shallow'], `${commit}\n`);
+  await write(['refs', 'heads', ...branch.split('/')], `${commit}\n`);
+  await addFile(folder, ['index'], (place) => copyFile(join(gitFolder, 'index'), place, NEW_FILE));
+  await write(['HEAD'], `ref: refs/heads/${branch}\n`);
+}
+
+const NEW_FILE = constants.COPYFILE_EXCL;
+
+/** Writes a new file into `.git`. No link on the way is followed, because agents of the same owner may work beside the worktree. */
+async function addFile(root: ConfinedRoot, names: readonly string[], write: (place: string) => Promise<void>) {
+  const folder = await openFolder(root, ['.git', ...names.slice(0, -1)], { create: true });
+  try {
+    await write(folder.entry(names.at(-1) ?? ''));
+  } finally {
+    await folder.close();
+  }
 }
 
 /** Saves the files of a worktree as they are now, as a tree. What git ignores, and repositories inside, are left out. */
-export async function saveWorktree(workshop: Workshop, folder: string, objectFolder: string): Promise<string> {
+export async function saveWorktree(workshop: Workshop, folder: ConfinedRoot, objectFolder: string): Promise<string> {
   const { git, gitFolder, signal } = workshop;
   const common = { gitFolder, workTree: folder, signal, objectFolder };
   await rm(join(gitFolder, 'index.lock'), { force: true });
@@ -159,7 +177,7 @@ export async function saveWorktree(workshop: Workshop, folder: string, objectFol
 }
 
 /** The changes of a worktree since a commit, as a patch for `git apply`; empty where there are none. */
-export async function diffWorktree(workshop: Workshop, folder: string, commit: string): Promise<Buffer> {
+export async function diffWorktree(workshop: Workshop, folder: ConfinedRoot, commit: string): Promise<Buffer> {
   const { git, gitFolder, signal } = workshop;
   const tree = await saveWorktree(workshop, folder, join(gitFolder, 'objects'));
   const args = ['diff-tree', '-p', '--binary', '--full-index', '--no-ext-diff', '--no-textconv', '--no-renames'];
@@ -212,7 +230,7 @@ async function copyIndex({ root }: Repository, target: string): Promise<void> {
 interface MergeOptions extends Workshop {
   readonly repository: Repository;
   /** The worktree, and the commit that its files come from. */
-  readonly folder: string;
+  readonly folder: ConfinedRoot;
   readonly base: string;
   readonly branch: string;
   makeTemporaryName(): string;
@@ -234,7 +252,7 @@ export async function mergeWorktree(options: MergeOptions): Promise<Merged> {
   const { git, gitFolder, signal, repository, base, branch } = options;
   const { objects: objectFolder, index: indexFile, root } = repository;
   const run = async (args: readonly string[], more: { indexFile?: string; input?: string; otherCode?: number } = {}) =>
-    git.run(args, { gitFolder, workTree: root.path, signal, objectFolder, ...more });
+    git.run(args, { gitFolder, workTree: root, signal, objectFolder, ...more });
   const oidOf = async (args: readonly string[]) => (await run([...SAFE_WRITE, ...args])).toString().trim();
 
   const head = await repository.head();

@@ -229,7 +229,7 @@ test('git is ended when its time is over, when it prints too much, and it is sai
   const folder = await makeFolder({ a: 'x'.repeat(10_000) });
   const state = stateOf(folder);
   await state.save(undefined, signal);
-  const place = { gitFolder: state.gitFolder, workTree: folder };
+  const place = { gitFolder: state.gitFolder, workTree: confine(folder) };
   const oid = blobDigest(Buffer.from('x'.repeat(10_000)));
   await assert.rejects(git.run(['cat-file', 'blob', oid], { ...place, signal, maxOutputBytes: 100 }), /GIT_FAILED/);
   const stopped = new AbortController();

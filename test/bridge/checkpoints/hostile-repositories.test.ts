@@ -185,3 +185,42 @@ test('nothing of our own environment reaches git', async () => {
     assert.equal(env.GIT_DIR, gitFolder);
   }
 });
+
+test('a folder that was replaced by a link is not read through the link', async () => {
+  const folder = await makeFolder({ 'a.txt': 'a\n' });
+  const elsewhere = await makeFolder({ 'secret.txt': 'a secret of somebody else\n' });
+  const state = stateOf(folder);
+  const before = await state.save(undefined, signal);
+  await rename(folder, `${folder}-moved`);
+  await symlink(elsewhere, folder);
+  await assert.rejects(state.save(before.tree, signal), (error) => errorCode(error) === 'GIT_FAILED');
+  await rm(folder);
+  await rename(`${folder}-moved`, folder);
+  assert.equal((await state.save(before.tree, signal)).tree, before.tree);
+});
+
+test('git stays in its folder when the path becomes a link while git runs', async () => {
+  const folder = await makeFolder({ 'a.txt': 'a\n' });
+  const elsewhere = await makeFolder({ 'secret.txt': 'a secret of somebody else\n' });
+  const swapped = createGit({
+    path: PATH,
+    clock: systemClock,
+    async start(options) {
+      await rename(folder, `${folder}-moved`);
+      await symlink(elsewhere, folder);
+      const running = await startProcess(options);
+      const exited = running.exited.then(async (exit) => {
+        await rm(folder);
+        await rename(`${folder}-moved`, folder);
+        return exit;
+      });
+      return { ...running, exited };
+    },
+  });
+  const gitFolder = join(top, 'data', 'git-of-a-race');
+  const state = createFolderState({ git: swapped, root: confine(folder), gitFolder, maxFiles: 100, maxBytes: 1000 });
+  const empty = await stateOf(await makeFolder()).save(undefined, signal);
+  const { tree } = await state.save(undefined, signal);
+  const paths = (await state.compare(empty.tree, tree, signal)).map(({ path }) => path);
+  assert.deepEqual(paths, ['a.txt']);
+});
