@@ -1,12 +1,15 @@
+import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, open, readlink, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, open, readlink, rename, rm, writeFile } from 'node:fs/promises';
 import { basename, delimiter, dirname, join, resolve, sep } from 'node:path';
 import { findExecutable } from '../../platform/child-process/child-environment.ts';
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import type { Environment } from '../../platform/runtime/runtime.ts';
+import { type HeldFolder, holdFolder } from '../sessions/private-places.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import { type AgentFence, environmentFor, makeAgentHome } from './agent-fence.ts';
 import {
@@ -133,7 +136,7 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
     const home = isOurs && homes !== undefined ? await makeAgentHome(homes, owner ?? '', agent) : '';
     const seen = join((isFenced ? fence.home : undefined) ?? home, SETTINGS_FOLDER);
     const { args, environment: own, files } = withOurModels(program, models, offered, seen);
-    if (home !== '') await writeFiles(join(home, SETTINGS_FOLDER), files);
+    if (home !== '') await writeSettings(home, files);
     const script = file.startsWith(programs + sep) && (await isNodeScript(file)) ? file : undefined;
     const env = {
       ...general,
@@ -160,9 +163,35 @@ export function createAgentLauncher(options: AgentLauncherOptions): LaunchAgent 
 /** Where an agent finds settings that we write, in a home that we have made for it. */
 const SETTINGS_FOLDER = '.trestle-settings';
 
-async function writeFiles(folder: string, files: Readonly<Record<string, string>>): Promise<void> {
-  if (Object.keys(files).length > 0) await mkdir(folder, { recursive: true, mode: 0o700 });
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
+/** Writes our settings for an agent. Follows no links: the home belongs to the agent, which may have put some there. */
+async function writeSettings(home: string, files: Readonly<Record<string, string>>): Promise<void> {
+  if (Object.keys(files).length === 0) return;
+  const top = await holdFolder(home, home);
+  try {
+    const folder = await makeFolder(top, SETTINGS_FOLDER);
+    try {
+      for (const [name, text] of Object.entries(files)) {
+        const draft = folder.entry(`${name}.${randomUUID()}`);
+        await writeFile(draft, text, { mode: 0o600, flag: 'wx' });
+        await rename(draft, folder.entry(name));
+      }
+    } finally {
+      await folder.close();
+    }
+  } finally {
+    await top.close();
+  }
+}
+
+/** Opens a folder, and makes it first where there is none, or something else has its name. */
+async function makeFolder(above: HeldFolder, name: string): Promise<HeldFolder> {
+  const place = above.entry(name);
+  const found = await lstat(place).catch(() => undefined);
+  if (found?.isDirectory() === false) await rm(place, { force: true });
+  await mkdir(place, { mode: 0o700 }).catch((error: unknown) => {
+    if (errorCode(error) !== 'EEXIST') throw error;
+  });
+  return holdFolder(place, place, above);
 }
 
 /** An adapter starts its agent by name: that which was installed with it, on our own Node. */

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
+import { makeAgentHome, NO_FENCE } from '../../../src/bridge/agents/agent-fence.ts';
+import { createAgentLauncher } from '../../../src/bridge/agents/agent-launcher.ts';
 import { getsOurModels, type OfferedModels, withOurModels } from '../../../src/bridge/agents/agent-models.ts';
 import { temporaryFolder } from '../../kit/running-program.ts';
 
@@ -84,4 +86,43 @@ test('an API that the settings of an agent speak of is left to them', () => {
   const qwen = { ...program('qwen'), args: ['--acp', '--auth-type', 'openai'] };
   assert.deepEqual(withOurModels(qwen, access, offer(), '').args, qwen.args, 'no option comes twice');
   assert.equal(withOurModels(program('codex'), undefined, offer(), '').args.length, 1);
+});
+
+test('settings are written into the home of the agent, also where the agent has put links', async (t) => {
+  const folder = await temporaryFolder(t);
+  const homes = join(folder, 'homes');
+  const elsewhere = join(folder, 'elsewhere');
+  await mkdir(elsewhere);
+  const launch = createAgentLauncher({
+    environment: { PATH: process.env.PATH ?? '' },
+    folder: join(folder, 'agents'),
+    journalFolder: join(folder, 'processes'),
+    programs: join(folder, 'programs'),
+    fence: NO_FENCE,
+    homes,
+    modelAccess: () => access,
+    offered: offer(),
+  });
+  const own = join(await makeAgentHome(homes, PERSON, 'pi'), '.trestle-settings');
+  const attacks = [
+    () => symlink(elsewhere, own),
+    async () => {
+      await mkdir(own, { recursive: true });
+      await rm(join(own, 'models.json'), { force: true });
+      await symlink(join(elsewhere, 'models.json'), join(own, 'models.json'));
+    },
+    () => writeFile(own, 'no folder'),
+  ];
+  for (const attack of attacks) {
+    await writeFile(join(elsewhere, 'models.json'), 'of somebody else');
+    await rm(own, { recursive: true, force: true });
+    await attack();
+    const pi = { command: process.execPath, args: ['-e', ''], environment: {}, preset: 'pi' };
+    const running = await launch(pi, { owner: PERSON, agent: 'pi', folder });
+    await running?.exited;
+    assert.deepEqual(await readdir(elsewhere), ['models.json']);
+    assert.equal(await readFile(join(elsewhere, 'models.json'), 'utf8'), 'of somebody else');
+    assert.match(await readFile(join(own, 'models.json'), 'utf8'), /trestle/);
+    assert.deepEqual((await readdir(own)).toSorted(), ['models.json', 'settings.json']);
+  }
 });
