@@ -78,13 +78,19 @@ interface Place {
 interface Kept {
   readonly payer: Payer | undefined;
   readonly made: Promise<McpConnection>;
-  users: number;
+}
+
+/** The turns that use a place. Its server may end and be started again meanwhile. */
+interface Users {
+  count: number;
+  /** Ends the wait after which the server is ended; set while no turn uses it. */
   stopTimer: (() => void) | undefined;
 }
 
 export function createMcpTools(options: McpToolsOptions): McpTools {
   const { servers, version, clock, callTimeoutMs, logger } = options;
   const connections = new Map<string, Kept>();
+  const users = new Map<string, Users>();
   let isStopped = false;
 
   async function start({ command, args, env }: Program, work: AgentWork | undefined): Promise<Transport> {
@@ -132,28 +138,42 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
   function kept(place: Place): Kept {
     const known = connections.get(place.key);
     if (known !== undefined) return known;
-    const forget = () => void connections.delete(place.key);
-    const fresh: Kept = { payer: place.payer, made: open(place), users: 0, stopTimer: undefined };
+    const fresh: Kept = { payer: place.payer, made: open(place) };
     connections.set(place.key, fresh);
+    const forget = () => forgetServer(place.key, fresh);
     fresh.made.then(({ closed }) => closed.then(forget), forget);
     return fresh;
   }
 
+  function forgetServer(key: string, one: Kept): void {
+    if (connections.get(key) === one) connections.delete(key);
+  }
+
   /** Keeps the server of a place while a turn uses it. A server for everyone is kept until the end. */
-  function hold(place: Place): () => void {
-    const one = kept(place);
-    one.stopTimer?.();
-    one.users += 1;
+  function hold({ key, payer }: Place): () => void {
+    const own = users.get(key) ?? { count: 0, stopTimer: undefined };
+    users.set(key, own);
+    own.stopTimer?.();
+    own.stopTimer = undefined;
+    own.count += 1;
     return () => {
-      one.users -= 1;
-      if (one.users > 0 || place.payer === undefined) return;
-      one.stopTimer = clock.after(IDLE_MS, () => end(one));
+      own.count -= 1;
+      if (own.count > 0) return;
+      if (payer === undefined || !connections.has(key)) users.delete(key);
+      else own.stopTimer = clock.after(IDLE_MS, () => endIdle(key));
     };
   }
 
-  function end({ made, stopTimer }: Kept): void {
-    stopTimer?.();
-    void made.then(({ close }) => close()).catch(() => undefined);
+  function endIdle(key: string): void {
+    users.delete(key);
+    const one = connections.get(key);
+    if (one !== undefined) end(key, one);
+  }
+
+  /** From now on, a turn that needs this server starts another one. */
+  function end(key: string, one: Kept): void {
+    forgetServer(key, one);
+    void one.made.then(({ close }) => close()).catch(() => undefined);
   }
 
   async function toolsOf(place: Place): Promise<readonly Tool[] | string> {
@@ -191,12 +211,12 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
       };
     },
     endWhere(isMeant) {
-      for (const one of connections.values()) if (one.payer !== undefined && isMeant(one.payer)) end(one);
+      for (const [key, one] of [...connections]) if (one.payer !== undefined && isMeant(one.payer)) end(key, one);
     },
     async stop() {
       isStopped = true;
       const all = [...connections.values()];
-      for (const { stopTimer } of all) stopTimer?.();
+      for (const { stopTimer } of users.values()) stopTimer?.();
       await Promise.allSettled(all.map(async ({ made }) => (await made).close()));
     },
   };

@@ -12,7 +12,7 @@ import { createMcpTools, type FoundTools } from '../../../../src/bridge/agents/b
 import type { SessionMcpServer } from '../../../../src/bridge/sessions/mcp-servers.ts';
 import { createCallbackRules, createCheckedFetch } from '../../../../src/platform/callbacks/callback-post.ts';
 import type { Fence } from '../../../../src/platform/child-process/sandbox.ts';
-import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import { type Clock, systemClock } from '../../../../src/platform/clock/clock.ts';
 import { scriptedAgent } from '../../../kit/bridge/builtin-agent.ts';
 import { isAlive } from '../../../kit/processes.ts';
 import { silentLogger } from '../../../kit/silent-logger.ts';
@@ -48,7 +48,7 @@ const program = (name: string, value: string): SessionMcpServer => ({
   env: [{ name: 'KEY', value }],
 });
 
-async function prepare(t: TestContext) {
+async function prepare(t: TestContext, clock: Pick<Clock, 'after'> = systemClock) {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-mcp-')));
   const { PATH = '', HOME = '' } = process.env;
   const launch = createAgentLauncher({
@@ -68,7 +68,7 @@ async function prepare(t: TestContext) {
     isFenced: () => false,
     fetchFor: (owner) => (owner === 'main' ? fetch : checked),
     version: '1',
-    clock: systemClock,
+    clock,
     callTimeoutMs: 60_000,
     logger: silentLogger,
   });
@@ -209,4 +209,27 @@ test('in the sandbox no folder is shown because a command of the built-in agent 
     await assert.rejects(agent.startTurn(recordTurn(folder, 'go', { owner })), /not started/);
   }
   assert.deepEqual(isShown(), [false, false, false, true]);
+});
+
+test('a server that was started again during a turn is ended as well when no turn uses it', async (t) => {
+  const IDLE_MS = 5 * 60_000;
+  const idle = new Set<() => void>();
+  const { folder, tools } = await prepare(t, {
+    after(ms, action) {
+      if (ms !== IDLE_MS) return systemClock.after(ms, action);
+      idle.add(action);
+      return () => void idle.delete(action);
+    },
+  });
+  const found = await tools.find({ owner: 'main' }, folder, [program('own', 'one')]);
+  const { pid: first } = await tell(found, 'own__tell');
+  process.kill(first, 'SIGKILL');
+  const second = await until('another process', async () => {
+    const told = await tell(found, 'own__tell').catch(() => undefined);
+    return told !== undefined && told.pid !== first ? told.pid : undefined;
+  });
+  assert.equal(idle.size, 0, 'the turn uses it');
+  found.release();
+  for (const end of idle) end();
+  await until('the second process to be gone', () => !isAlive(Number(second)));
 });
