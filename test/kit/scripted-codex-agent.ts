@@ -300,6 +300,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     const [block] = input as { text: string }[];
     const prompt = block?.text ?? '';
     if (prompt === 'vanish') process.exit(9);
+    if (prompt === 'refuse') throw { code: -32600, message: 'not now' };
     thread.prompts.push(prompt);
     thread.input = input;
     thread.cwd = String(cwd);

@@ -88,6 +88,17 @@ test('a call that denies makes one turn read-only in the agent, and the next one
   assert.deepEqual(await readdir(acp.work), ['three']);
 });
 
+test('Codex is told of the read-only sandbox again after a turn that it refused', async (t) => {
+  const codex = await startScripted(t, { protocol: 'codex', flags: ['--state', 'FOLDER'] });
+  const first = codex.run({ prompt: 'policy', folder: codex.work });
+  await first.end;
+  const reference = first.reference();
+  const refused = await codex.run({ prompt: 'refuse', folder: codex.work, reference, isReadOnly: true }).end;
+  assert.equal(refused.kind, 'failed');
+  const end = await codex.run({ prompt: 'policy', folder: codex.work, reference, isReadOnly: true }).end;
+  assert.equal(end.kind === 'completed' && end.output, 'readOnly untrusted');
+});
+
 for (const permissions of ['allow', 'deny'] as const) {
   test(`DB-19: the environment makes OpenCode deny all that writes: ${permissions}`, async (t) => {
     const { folder, work } = await startScripted(t);

@@ -33,12 +33,12 @@ interface Thread {
   model: string;
   /** The sandbox that it was opened with. */
   readonly sandbox: unknown;
-  /** Whether its sandbox was made read-only since, for a turn that may only read. */
-  isNarrowed: boolean;
+  /** Whether its sandbox was made read-only since, for a turn that may only read. Undefined: the last change may have failed. */
+  isNarrowed: boolean | undefined;
   /** How much it thought when it was opened; empty when Codex leaves that to the model. */
   readonly effortBefore: string;
-  /** As the last turn asked for it. Empty: none did. */
-  effort: string;
+  /** As the last turn asked for it. Empty: none did. Undefined: the last change may have failed. */
+  effort: string | undefined;
 }
 
 interface RunningPrompt {
@@ -167,14 +167,14 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
   /** The sandbox of a turn, where it is another than that of the turn before: Codex keeps it for later turns. */
   function sandboxFor(thread: Thread | undefined, isReadOnly: boolean): { readonly sandboxPolicy?: unknown } {
     if (thread === undefined || thread.isNarrowed === isReadOnly || options.permissions === 'deny') return {};
-    thread.isNarrowed = isReadOnly;
+    thread.isNarrowed = undefined;
     return { sandboxPolicy: isReadOnly ? READ_ONLY_SANDBOX : (thread.sandbox ?? WRITABLE_SANDBOX) };
   }
 
   /** The effort of a turn, where it is another than that of the turn before: Codex keeps it for later turns. */
   function effortFor(thread: Thread | undefined, thinking: string): { readonly effort?: string } {
     if (thread === undefined || thread.effort === thinking) return {};
-    thread.effort = thinking;
+    thread.effort = undefined;
     return { effort: thinking || thread.effortBefore || USUAL_EFFORT };
   }
 
@@ -192,6 +192,8 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
       ...sandboxFor(thread, isReadOnly),
       ...effortFor(thread, thinking),
     });
+    if (thread !== undefined)
+      Object.assign(thread, { isNarrowed: isReadOnly, effort: thinking } satisfies Partial<Thread>);
     prompt.turnId = textOf(fieldsAt(answered, 'turn').id);
     prompt.request.steerable?.((further) => takeFurther(prompt, further));
     if (prompt.stopped.signal.aborted) askToStop(prompt);
