@@ -24,6 +24,8 @@ export interface ScriptedGatewayOptions {
   readonly protocol?: number;
   readonly tickMs?: number;
   onChat?(run: ScriptedRun): void;
+  /** Awaited between the beginning of a run and the answer that tells it. */
+  beforeSent?(): Promise<void>;
   /** The name of a run, for a gateway that does not take our key for it. */
   nameRun?(key: string): string;
   /** What other methods answer; `undefined` for none at all, an `Error` for a refusal. */
@@ -108,7 +110,11 @@ export async function startScriptedGateway(
   }
 
   async function serve(method: string, params: Members): Promise<unknown> {
-    if (method === 'chat.send') return send(params);
+    if (method === 'chat.send') {
+      const sent = send(params);
+      await options.beforeSent?.();
+      return sent;
+    }
     if (method === 'chat.history')
       return { messages: sessions.has(String(params.sessionKey)) ? [{ role: 'user' }] : [] };
     if (method === 'chat.abort') {

@@ -151,9 +151,14 @@ async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
       idempotencyKey: turn.turnId,
       ...(attachments.length > 0 && { attachments }),
     };
+    // The gateway was asked to stop a task that it does not have yet, and would run it now.
+    signal.throwIfAborted();
     early = [];
     const sent = asObject(await link.request('chat.send', message, limits.sendMs, turn.force));
-    runId = textOf(sent.runId) || runId;
+    const given = textOf(sent.runId) || runId;
+    const isRenamed = given !== runId;
+    runId = given;
+    if (isRenamed && signal.aborted) abort();
     const missed = early;
     early = undefined;
     await Promise.all(missed.map(hear));

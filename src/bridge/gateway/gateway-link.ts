@@ -13,7 +13,7 @@ import { type DeviceKey, describeGatewayFailure, type GatewayFailure, gatewayFai
 /** The one connection that this bridge has to its gateway; made when it is needed, and made again when it is lost. */
 export interface GatewayLink {
   /** Resolves when connected; rejects with GATEWAY_FAILED. */
-  connect(signal?: AbortSignal): Promise<GatewayConnection>;
+  connect(): Promise<GatewayConnection>;
   /** Connects by itself. */
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
   /** Receives all events until the returned function is called. */
@@ -109,6 +109,8 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       lastConnectedAt = clock.now();
       void connection.closed.then(() => lost(connection));
       options.onChange();
+      // Somebody may have disconnected since; a request that comes next connects again.
+      endIfUnused();
       return connection;
     } catch (error) {
       failed(error);

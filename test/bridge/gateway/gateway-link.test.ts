@@ -120,3 +120,14 @@ test('more requests than may be open are refused', async (context) => {
   gateway.drop();
   await settled;
 });
+
+test('disconnect also ends a connection that is being made', async (context) => {
+  const gateway = await startScriptedGateway(context);
+  const link = await createLink(context, gateway.url);
+  const connecting = link.connect();
+  link.disconnect();
+  await connecting;
+  await until('every socket to be closed', () => gateway.sockets() === 0);
+  assert.equal((await link.snapshot()).status, 'offline');
+  assert.equal(gateway.connects.length, 1);
+});

@@ -274,3 +274,37 @@ test('DB-27: the run that the gateway names itself is followed, waited for and c
   const aborted = gateway.requests.find(({ method }) => method === 'chat.abort');
   assert.match(String(aborted?.params.runId), /^run-of-turn-/);
 });
+
+test('a task that is cancelled before the gateway has it is not sent any more', async (context) => {
+  const patched = Promise.withResolvers<object>();
+  const { gateway, bridge } = await startBoth(context, {
+    answer: (method) => (method === 'sessions.patch' ? patched.promise : {}),
+  });
+  const asked = (method: string) => gateway.requests.some((one) => one.method === method);
+  const params = { ...task('s1', 'hello'), routing: { ...ROUTING, explicitModel: 'large' } };
+  const running = call(bridge.url, 'session.start', params);
+  await until('the model to be chosen', () => asked('sessions.patch'));
+  await call(bridge.url, 'session.cancel', { sessionId: 's1' });
+  await until('the task to be stopped', () => asked('chat.abort'));
+  patched.resolve({});
+  assert.equal((await running).result?.status, 'cancelled');
+  assert.deepEqual([gateway.begun, asked('chat.send')], [[], false]);
+});
+
+test('a task that is cancelled before its name is known is stopped by its name', async (context) => {
+  const answered = Promise.withResolvers<void>();
+  const { gateway, bridge } = await startBoth(context, {
+    onChat: () => undefined,
+    nameRun: (key) => `run-of-${key}`,
+    beforeSent: () => answered.promise,
+  });
+  const stopped = () =>
+    gateway.requests.flatMap(({ method, params }) => (method === 'chat.abort' ? [params.runId] : []));
+  const running = call(bridge.url, 'session.start', task('s1', 'hello'));
+  await until('the task to begin', () => gateway.begun.length === 1);
+  await call(bridge.url, 'session.cancel', { sessionId: 's1' });
+  await until('the task to be stopped', () => stopped().length === 1);
+  answered.resolve();
+  assert.equal((await running).result?.status, 'cancelled');
+  assert.equal(stopped().at(-1), gateway.begun[0]);
+});
