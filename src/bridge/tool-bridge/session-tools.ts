@@ -196,7 +196,8 @@ export function createSessionTools(options: SessionToolsOptions): SessionTools {
         used: (usage) => void (usage !== undefined && used.push(usage)),
       });
       const stopping = joinSignals(signal, ended.signal);
-      door.running = { turn, signal: stopping.signal, askAgent, jobs: 0 };
+      const running: RunningTurn = { turn, signal: stopping.signal, askAgent, jobs: 0 };
+      door.running = running;
       if (turn.reference !== undefined) byReference.set(turn.reference, door);
       const url = await urlFor(provider.id, turn.owner);
       const headers = [{ name: 'Authorization', value: `Bearer ${door.token}` }];
@@ -211,7 +212,8 @@ export function createSessionTools(options: SessionToolsOptions): SessionTools {
         const end = await provider.run({ ...turn, mcpServers, opened }, signal);
         return end.kind === 'lost' ? end : { ...end, ...sumOf(end.usage, used) };
       } finally {
-        door.running = undefined;
+        // An agent that did not stop in time ends late: the next turn of the session may run by then.
+        if (door.running === running) door.running = undefined;
         ended.abort();
         stopping.release();
       }

@@ -75,3 +75,72 @@ test('in the sandbox the token of a session opens its tools in the network of it
   assert.equal(end.kind, 'completed', JSON.stringify(end));
   assert.deepEqual(statuses, { 'user:ann': 200, 'user:bob': 401, main: 401 });
 });
+
+test('a turn that ends late does not take the tools from the next turn of its session', async (t) => {
+  const tools = createSessionTools({
+    clock,
+    randomness,
+    makeId: createSortableIds(clock, randomness),
+    logger,
+    version: '0.0.0',
+    permissions: 'allow',
+    isFenced: () => false,
+    isScratch: () => false,
+    agentsToAsk: () => ({ providers: new Map(), placesOf: () => assert.fail('nobody is asked') }),
+    complete: () => assert.fail('no model is asked'),
+    model: '',
+    principalFor: async (owner) => principalOf(owner),
+    methods: () => [],
+  });
+  t.after(() => tools.stop());
+  const first = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  let answer = '';
+  const agent: AgentProvider = {
+    id: 'agent',
+    probe: async () => ({ status: 'ok', version: '' }),
+    async run({ reference, opened, mcpServers = [] }) {
+      if (reference === undefined) {
+        opened('conversation');
+        begun.resolve();
+        await first.promise;
+        return { kind: 'completed', stopReason: 'end_turn', output: 'late' };
+      }
+      first.resolve();
+      await late;
+      const [server] = mcpServers;
+      assert.ok(server?.type === 'http');
+      const headers = {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        authorization: server.headers[0]?.value ?? '',
+      };
+      const params = { name: 'get_job', arguments: { job_id: 'job-1' } };
+      const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+      answer = await (await fetch(server.url, { method: 'POST', headers, body })).text();
+      return { kind: 'completed', stopReason: 'end_turn', output: 'done' };
+    },
+    close: async () => undefined,
+    stop: async () => undefined,
+  };
+  const turn: AgentTurn = {
+    turnId: 'first',
+    owner: 'user:ann',
+    prompt: '',
+    workingDirectory: '/',
+    model: '',
+    mcpServers: [{ type: 'trestle', name: 'trestle' }],
+    skills: [],
+    hop: 0,
+    opened: () => undefined,
+    usedModel: () => undefined,
+    leftBehind: () => undefined,
+    report: () => undefined,
+  };
+  const provider = supervised(tools.wrap(agent));
+  const late = provider.startTurn(turn);
+  await begun.promise;
+  await provider.continueTurn('conversation', { ...turn, turnId: 'second' });
+  assert.match(answer, /app\.jobs\.get/);
+  assert.doesNotMatch(answer, /no turn of this session is running/);
+});
