@@ -158,7 +158,7 @@ interface EditorSession {
   /** Of a session that has not begun. */
   readonly mcpServers: readonly SessionMcpServer[];
   agent: string;
-  /** Whether the bridge has it. */
+  /** Whether its agent has a conversation: until then, each prompt starts the session again. */
   hasBegun: boolean;
   readonly read: (params: Fields) => EditorUpdate | undefined;
   /** While the past is replayed: the prompt of each turn, until that was sent too. */
@@ -218,6 +218,12 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
     if (update !== undefined) send(sessionId, update);
   }
 
+  /** A session of another node is not known here: there, one that no agent could serve was never stored. */
+  async function hasConversation(sessionId: string, status: unknown): Promise<boolean> {
+    if (status === 'completed' || status === 'unavailable') return status === 'completed';
+    return (await options.past(sessionId))?.hasConversation ?? true;
+  }
+
   function configOptions({ agent }: EditorSession): Fields {
     const choices = agents.map(({ id, label }) => ({ value: id, name: label }));
     const option = {
@@ -252,10 +258,11 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
       if (past === undefined) throw new AppError('EDITOR_SESSION_UNKNOWN', { sessionId });
       const place = await options.checkDirectory(folder);
       const names = (servers: readonly { readonly name: string }[]) => servers.map(({ name }) => name).join(', ');
-      if (names(readMcpServers(mcpServers)) !== names(past.mcpServers)) {
+      if (past.hasConversation && names(readMcpServers(mcpServers)) !== names(past.mcpServers)) {
         options.warn(`the session keeps the MCP servers that it was started with: ${names(past.mcpServers) || 'none'}`);
       }
-      const session = add(sessionId, { folder: place, mcpServers: [], hasBegun: true });
+      const hasBegun = past.hasConversation;
+      const session = add(sessionId, { folder: place, mcpServers: hasBegun ? [] : serversOf(mcpServers), hasBegun });
       session.agent = past.providerId;
       if (withPast) {
         session.past = new Map(past.prompts);
@@ -293,8 +300,8 @@ export function createEditorSessions(options: EditorSessionsOptions): EditorSess
         },
         call,
       );
-      // A session that no agent could serve was never stored.
-      session.hasBegun ||= result.status !== 'unavailable';
+      // An agent that could not be started, or was stopped before it began, has nothing that a message could continue.
+      session.hasBegun ||= await hasConversation(sessionId, result.status);
       return turnAnswer(result);
     },
     async cancel(sessionId, call) {

@@ -45,6 +45,8 @@ import type { WorkingDirectories } from './working-directory.ts';
 /** What is known of a session from before. */
 export interface SessionPast {
   readonly providerId: string;
+  /** Whether its agent has a conversation, which a message can continue. */
+  readonly hasConversation: boolean;
   readonly mcpServers: readonly ShownMcpServer[];
   /** What was asked, by turn. */
   readonly prompts: ReadonlyMap<string, string>;
@@ -373,7 +375,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
       const asked = await turns.prompts(session.key, MAX_TURNS_OF_THE_PAST);
       const prompts = new Map(asked.map(({ id, prompt }) => [id, JSON.parse(prompt) as string]));
       const mcpServers = shownServers(serverBox.open(session.key, session.mcpServers));
-      return { providerId: session.providerId, mcpServers, prompts };
+      const hasConversation = session.reference !== '';
+      return { providerId: session.providerId, hasConversation, mcpServers, prompts };
     },
     async settle() {
       await withinTime(clock, options.settleMs?.() ?? SETTLE_MS, orchestrator.settle(), () => orchestrator.interrupt());

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createEditorUpdates, readPrompt, turnAnswer } from '../../../src/bridge/editor/editor-sessions.ts';
 import { splitChannel } from '../../../src/bridge/editor/rpc-over-stdio.ts';
+import { startBridge } from '../../kit/bridge/start-bridge.ts';
 import { createMemoryChannels } from '../../kit/memory-channel.ts';
+import { createScriptedProvider } from '../../kit/scripted-provider.ts';
 
 test('names with slashes go to the editor’s side, all else to the app’s, what cannot be read included', async () => {
   const [ours, theirs] = createMemoryChannels();
@@ -89,4 +91,42 @@ test('a turn’s end is a stop reason, or an error in the words of the result', 
     code: 'EDITOR_TURN_FAILED',
     details: { reason: 'It died.', turnCode: 'AGENT_EXITED' },
   });
+});
+
+test('a session whose agent could not start is started by the next prompt, and continued after that', async (t) => {
+  const agent = createScriptedProvider('first');
+  let isBroken = true;
+  const provider: typeof agent = {
+    ...agent,
+    run: async (turn, signal) =>
+      isBroken ? { kind: 'failed', code: 'AGENT_FAILED', error: 'log in first' } : agent.run(turn, signal),
+  };
+  const { bridge, root } = await startBridge(t, { providers: [provider] });
+  const [ours, theirs] = createMemoryChannels();
+  const answers = new Map<
+    number,
+    (answer: { result?: Record<string, unknown>; error?: { message: string } }) => void
+  >();
+  theirs.onMessage((text) => {
+    const message = JSON.parse(text) as { id?: number };
+    if (message.id !== undefined) answers.get(message.id)?.(message as never);
+  });
+  await bridge.acceptStdio(ours, 'first');
+  const ask = (id: number, method: string, params: object) =>
+    new Promise<{ result?: Record<string, unknown>; error?: { message: string } }>((resolve) => {
+      answers.set(id, resolve);
+      theirs.send(JSON.stringify({ jsonrpc: '2.0', id, method, params }));
+    });
+  const { result } = await ask(1, 'session/new', { cwd: root, mcpServers: [] });
+  const prompt = (id: number) =>
+    ask(id, 'session/prompt', { sessionId: result?.sessionId, prompt: [{ type: 'text', text: 'hello' }] });
+  assert.match((await prompt(2)).error?.message ?? '', /log in first/);
+  isBroken = false;
+  assert.deepEqual((await prompt(3)).result, { stopReason: 'end_turn' });
+  isBroken = true;
+  assert.match((await prompt(4)).error?.message ?? '', /log in first/);
+  isBroken = false;
+  assert.deepEqual((await prompt(5)).result, { stopReason: 'end_turn' });
+  assert.deepEqual(agent.closed, [], 'the conversation of the third prompt goes on');
+  theirs.close();
 });
