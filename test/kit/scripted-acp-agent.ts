@@ -6,6 +6,7 @@
 //   --auth STATE       offers a way to log in: a state of `createScriptedLogin`
 //   --crash            ends at once, with words on standard error           --models     offers models and levels of thinking to choose from
 //   --fork             offers to copy sessions                              --mcp WHAT   `http`: takes such servers, `fail`: opens nothing
+//   --option           offers the same modes as an option of the session
 //   --image, --context  takes images, and embedded files, in prompts
 //   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write
 import { spawn, spawnSync } from 'node:child_process';
@@ -233,7 +234,8 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   /** Leaves its mode by itself, and writes when the bridge had time to object. */
   async leave(conversation, rest) {
     conversation.mode = 'build';
-    update(conversation.id, { sessionUpdate: 'current_mode_update', currentModeId: 'build' });
+    const told = { sessionUpdate: 'config_option_update', ...modeOption('build') };
+    update(conversation.id, flags.option ? told : { sessionUpdate: 'current_mode_update', currentModeId: 'build' });
     await pause(500);
     return commands.write?.(conversation, rest) ?? 'end_turn';
   },
@@ -292,8 +294,9 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     return answer;
   },
   'session/set_config_option'({ sessionId, configId, value }) {
-    find(sessionId)[configId === 't' ? 'thinking' : 'model'] = String(value);
-    return choice();
+    const names = { t: 'thinking', m: 'model', o: 'mode' } as const;
+    find(sessionId)[names[configId as 't' | 'm' | 'o']] = String(value);
+    return flags.option ? modeOption(String(value)) : choice();
   },
   'session/set_mode'({ sessionId, modeId }) {
     find(sessionId).mode = String(modeId);
@@ -323,7 +326,14 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
   },
 };
 
+/** The mode as an option of the session. */
+function modeOption(currentValue: string) {
+  const options = ['build', 'plan'].map((value) => ({ value, name: value }));
+  return { configOptions: [{ id: 'o', name: 'o', category: 'mode', type: 'select', currentValue, options }] };
+}
+
 function choice(): object {
+  if (flags.option) return modeOption('build');
   const modes = { currentModeId: 'build', availableModes: ['build', 'plan'].map((id) => ({ id, name: id })) };
   if (flags.models !== true) return flags.modes === true ? { modes } : {};
   const select = (id: string, category: string, values: readonly string[]) => {

@@ -206,6 +206,7 @@ export function readFlags() {
       crash: { type: 'boolean' },
       models: { type: 'boolean' },
       modes: { type: 'boolean' },
+      option: { type: 'boolean' },
       fork: { type: 'boolean' },
       mcp: { type: 'string' },
       image: { type: 'boolean' },

@@ -40,6 +40,14 @@ test('DB-19: with permissions denied, an agent that has a read-only mode is put 
   assert.deepEqual(await readdir(agent.work), []);
 });
 
+test('DB-19: an agent whose modes are an option of the session is kept in its read-only mode too', async (t) => {
+  const agent = await startScripted(t, { permissions: 'deny', flags: ['--option', '--state', 'FOLDER'] });
+  const first = agent.run({ prompt: 'leave one', folder: agent.work });
+  await first.end;
+  assert.equal(first.text(), 'in mode plan', 'a mode that the agent left by itself is set again');
+  assert.deepEqual(await readdir(agent.work), []);
+});
+
 test('DB-19: an agent without a read-only mode says so, and what it asks for is denied', async (t) => {
   const agent = await startScripted(t, { permissions: 'deny' });
   const turn = agent.run({ prompt: 'ask', folder: agent.work, ask: async () => ({ optionId: 'once' }) });

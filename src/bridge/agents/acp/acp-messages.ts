@@ -1,5 +1,5 @@
 import { pathToFileURL } from 'node:url';
-import type { AnyMessage, ContentBlock, McpServer, Stream } from '@agentclientprotocol/sdk';
+import type { AnyMessage, ClientContext, ContentBlock, McpServer, Stream } from '@agentclientprotocol/sdk';
 import type { ReachableMcpServer } from '../../sessions/mcp-servers.ts';
 import type { AgentChannel, LoginMethod, RpcMessage } from '../agent-connection.ts';
 import type { AgentEvent, PermissionOption, TurnUsage } from '../agent-provider.ts';
@@ -251,7 +251,7 @@ export function toBlock(part: PromptPart): ContentBlock {
 }
 
 /** What a conversation lets people choose, by the names of the protocol for its options. */
-export type ChoiceKind = 'model' | 'mode' | 'thought_level';
+type ChoiceKind = 'model' | 'mode' | 'thought_level';
 
 /** How a conversation of an agent lets one of them be chosen, and from what. */
 export interface SessionChoice {
@@ -286,6 +286,34 @@ export function readChoice(answer: unknown, category: ChoiceKind): SessionChoice
   const offered = valuesOf(objectsIn(older[list]), id);
   if (offered.values.length === 0) return undefined;
   return { way: { kind: 'method' }, current: shownText(older[current]), ...offered };
+}
+
+/** What can be chosen in a session. Absent: the agent does not offer that choice. */
+export interface SessionChoices {
+  readonly models?: SessionChoice | undefined;
+  readonly modes?: SessionChoice | undefined;
+  readonly thinking?: SessionChoice | undefined;
+}
+
+export function readChoices(answer: unknown): SessionChoices {
+  const models = readChoice(answer, 'model');
+  const modes = readChoice(answer, 'mode');
+  const thinking = readChoice(answer, 'thought_level');
+  return { ...(models && { models }), ...(modes && { modes }), ...(thinking && { thinking }) };
+}
+
+/** Asks the agent to make a choice. */
+export function setChoice(
+  agent: ClientContext,
+  sessionId: string,
+  kind: ChoiceKind,
+  way: SessionChoice['way'],
+  value: string,
+): Promise<unknown> {
+  if (way.kind === 'option') {
+    return agent.request('session/set_config_option', { sessionId, configId: way.configId, value });
+  }
+  return agent.request(`session/set_${kind}`, { sessionId, [`${kind}Id`]: value });
 }
 
 /** The agent's own name of a model: as it was asked for, or without the vendor in front if only one fits. */

@@ -1,4 +1,3 @@
-import type { ClientContext } from '@agentclientprotocol/sdk';
 import type { RunningProcess } from '../../../platform/child-process/start-process.ts';
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { traceparentOf } from '../../../platform/telemetry/spans.ts';
@@ -9,18 +8,19 @@ import { asObject, describeFailure, saysUnknownConversation, shownText, textOf }
 import { formQuestion, readForm } from '../question-form.ts';
 import {
   acpQuirks,
-  type ChoiceKind,
   createAcpStream,
   createUpdateReader,
   findModel,
   findReadOnlyMode,
   isOffered,
   readChoice,
+  readChoices,
   readCommands,
   readLoginMethods,
   readPermissionOptions,
   readUsage,
-  type SessionChoice,
+  type SessionChoices,
+  setChoice,
   toBlock,
   toServer,
   type UpdateReader,
@@ -34,11 +34,8 @@ export interface AcpAgentOptions {
   readonly clock: Clock;
 }
 
-interface OpenConversation {
+interface OpenConversation extends SessionChoices {
   readonly folder: string;
-  readonly models: SessionChoice | undefined;
-  readonly modes: SessionChoice | undefined;
-  readonly thinking: SessionChoice | undefined;
   readonly commands: AgentOffers['commands'];
   /** The mode that it was in before a turn that may only read. */
   readonly modeBefore?: string;
@@ -138,7 +135,8 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
 
   /** Follows what a conversation offers, also between its turns. */
   function noteOffers(conversation: string, update: Fields): void {
-    if (update.sessionUpdate === 'current_mode_update') noteMode(conversation, update);
+    if (update.sessionUpdate === 'current_mode_update') noteMode(conversation, update.currentModeId);
+    if (update.sessionUpdate === 'config_option_update') noteOptions(conversation, update);
     if (update.sessionUpdate !== 'available_commands_update' || !Array.isArray(update.availableCommands)) return;
     const commands = readCommands(update.availableCommands);
     const open = conversations.get(conversation);
@@ -149,7 +147,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
   }
 
   /** Follows the mode of a conversation. Puts it back into its read-only mode, should it leave it where it may only read. */
-  function noteMode(conversation: string, { currentModeId }: Fields): void {
+  function noteMode(conversation: string, currentModeId: unknown): void {
     if (typeof currentModeId !== 'string') return;
     const open = conversations.get(conversation);
     if (open?.modes === undefined) return;
@@ -158,10 +156,19 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     const isKept = request === undefined ? options.permissions === 'deny' : mayOnlyRead(request);
     const mode = isKept ? findReadOnlyMode(open.modes) : undefined;
     if (mode === undefined || currentModeId === mode) return;
-    setChoice(agent, conversation, 'mode', { kind: 'method' }, mode).catch(() => {
+    setChoice(agent, conversation, 'mode', open.modes.way, mode).catch(() => {
       // A conversation that cannot be kept from writing is not continued.
       agent.notify(methods.agent.session.cancel, { sessionId: conversation }).catch(() => undefined);
     });
+  }
+
+  /** Follows the options of a conversation: an agent that offers its modes as one of them tells a change of the mode there. */
+  function noteOptions(conversation: string, update: Fields): void {
+    const open = conversations.get(conversation);
+    if (open === undefined) return;
+    const told = readChoices(update);
+    conversations.set(conversation, { ...open, ...told });
+    noteMode(conversation, told.modes?.current);
   }
 
   const initialized = await agent.request(methods.agent.initialize, {
@@ -181,11 +188,9 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
 
   /** Keeps what an opened session offers. */
   function take(conversation: string, folder: string, answer: unknown, costUsd?: number): void {
-    const [models, modes] = [readChoice(answer, 'model'), readChoice(answer, 'mode')];
-    const thinking = readChoice(answer, 'thought_level');
     const commands = early.get(conversation) ?? [];
     early.delete(conversation);
-    conversations.set(conversation, { folder, models, modes, thinking, commands, costUsd });
+    conversations.set(conversation, { folder, ...readChoices(answer), commands, costUsd });
   }
 
   /**
@@ -383,17 +388,4 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     },
     closed: connection.closed,
   };
-}
-
-function setChoice(
-  agent: ClientContext,
-  sessionId: string,
-  kind: ChoiceKind,
-  way: SessionChoice['way'],
-  value: string,
-): Promise<unknown> {
-  if (way.kind === 'option') {
-    return agent.request('session/set_config_option', { sessionId, configId: way.configId, value });
-  }
-  return agent.request(`session/set_${kind}`, { sessionId, [`${kind}Id`]: value });
 }
