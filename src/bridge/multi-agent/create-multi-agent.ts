@@ -326,7 +326,9 @@ async function conversation(plan: MultiAgentPlan, steps: readonly RunningStep[])
   for (let count = 1; count <= plan.maxTurns; count += 1) {
     const speaker = (count - 1) % steps.length;
     const heard = speeches.slice(heardUpTo[speaker]).filter((speech) => speech.speaker !== speaker);
-    const task = count <= steps.length ? [fillTemplate(plan.steps[speaker]?.prompt ?? '', values)] : [];
+    // Someone who is alone hears nobody, and an empty prompt would be refused.
+    const task =
+      count <= steps.length || heard.length === 0 ? [fillTemplate(plan.steps[speaker]?.prompt ?? '', values)] : [];
     const end = await (steps[speaker] as RunningStep).ask(
       [...task, ...heard.map(({ text }) => text)].join('\n\n'),
       count,

@@ -226,6 +226,20 @@ describe('a conversation', () => {
     assert.equal(stepsOf(result).length, 3);
   });
 
+  test('a single participant gets its task again in each round', async (t) => {
+    const heard: string[] = [];
+    const alpha = createScriptedProvider('alpha', async ({ prompt }) => {
+      heard.push(prompt);
+      return { kind: 'completed', output: 'still at it', stopReason: 'end_turn' };
+    });
+    const { url } = await startBridge(t, { providers: [alpha] });
+    const routing = { orchestrationMode: 'conversation', participants: ['alpha'], maxTurns: 3 };
+    await call(url, 'session.start', run(routing));
+    assert.equal(heard.length, 3);
+    assert.deepEqual([...new Set(heard)], [heard[0]]);
+    assert.notEqual(heard[0], '');
+  });
+
   test('it ends with a stop condition, whatever its case', async (t) => {
     const alpha = createScriptedProvider(
       'alpha',
