@@ -21,12 +21,12 @@ interface GatewayAgentOptions extends Pick<Runtime, 'makeId' | 'logger'> {
 
 const SHORT_CALL_MS = 15_000;
 
-/** Gateway tasks, seen by the sessions as turns of one more agent. The reference is the session's name at the gateway. */
+/** Runs gateway tasks as turns of an agent. The reference of a conversation is the session's name at the gateway. */
 export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider {
   const { id, link, makeId, logger } = options;
   const limits = { ...RUN_LIMITS, ...options.limits };
 
-  /** The gateway is asked whether it can be reached at all before anything is begun. */
+  /** Checks that the gateway can be reached before anything is started. Returns the end of the turn when it cannot. */
   async function reach(): Promise<AgentEnd | undefined> {
     try {
       await link.connect();
@@ -42,7 +42,7 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
     return Array.isArray(messages) && messages.length > 0;
   }
 
-  /** Why the session cannot be continued; undefined when it can. */
+  /** Returns why the session cannot be continued; undefined when it can. */
   async function findObstacle(sessionKey: string): Promise<AgentEnd | undefined> {
     try {
       return (await isKnown(sessionKey)) ? undefined : { kind: 'lost', detail: 'the gateway has no such session' };
@@ -68,7 +68,7 @@ export function createGatewayAgent(options: GatewayAgentOptions): AgentProvider 
       return runGatewayTask({ link, logger, limits, sessionKey, turn, signal });
     },
     async close(sessionKey, closing) {
-      // To delete it would take the rights of an administrator; archived, it no longer shows up there.
+      // Deleting needs the rights of an administrator at the gateway, so the session is archived: it is then hidden there.
       await link
         .request('sessions.patch', { key: sessionKey, archived: true }, SHORT_CALL_MS)
         .then(() => closing?.left('the gateway has archived the session, and not deleted it'))
@@ -101,7 +101,7 @@ interface GatewayRunOptions extends Pick<Runtime, 'logger'> {
 }
 
 const RUN_LIMITS: RunLimits = { sendMs: 60_000, waitMs: 30_000, silenceMs: 3_600_000 };
-/** What an answer may take longer than the wait that it answers. */
+/** Added to the timeout of a request that waits for the end of a run. */
 const WAIT_MARGIN_MS = 10_000;
 const MAX_EARLY_EVENTS = 1000;
 
@@ -110,7 +110,7 @@ type Ending = { readonly status: string; readonly text: string; readonly error: 
 /** One task at the gateway, from `chat.send` to its end. Never rejects. */
 async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
   const { link, sessionKey, turn, signal, limits, logger } = options;
-  /** Our key, until the gateway names the run otherwise. */
+  /** Our idempotency key, until the gateway has given the run its own id. */
   let runId = turn.turnId;
   /** Events that arrive before the id of our run is known: they may belong to our run. */
   let early: GatewayEvent[] | undefined;
@@ -118,7 +118,7 @@ async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
   let usage: TurnUsage | undefined;
   let finalText = '';
 
-  /** Only what belongs to this very run: nothing of one session reaches another. */
+  /** Takes only events of this run, so that events of one session never reach another. */
   function hear(event: GatewayEvent): Promise<void> | undefined {
     if (event.payload.runId !== runId) {
       if (early !== undefined && early.length < MAX_EARLY_EVENTS) early.push(event);
@@ -221,7 +221,7 @@ async function runGatewayTask(options: GatewayRunOptions): Promise<AgentEnd> {
   }
 }
 
-/** The gateway itself failed, and not the agent behind it: for the app an error of the call. */
+/** The end of a turn in which the gateway itself failed, not its agent: the caller gets an error of the call. */
 function gatewayFailure(error: unknown): AgentEnd {
   const { code, message } = describeGatewayFailure(error);
   return { kind: 'failed', code: 'GATEWAY_FAILED', error: message, output: '', members: { gatewayCode: code } };
@@ -251,8 +251,8 @@ const LIST_MS = 10_000;
 const DOWNLOAD_MS = 60_000;
 
 /**
- * The files that the assistant delivered in a run. A gateway that does not know artifacts, or cannot hand one over, has
- * none for us: the answer of the task does not depend on them.
+ * Downloads the files that the assistant has delivered in a run. Returns none when the gateway does not support artifacts, and leaves
+ * out files that cannot be downloaded: the result of the task does not depend on them.
  */
 async function fetchGatewayArtifacts(
   link: Pick<GatewayLink, 'request'>,

@@ -31,7 +31,7 @@ import {
 
 type GatewaySettings = BridgeGroups['gateway'];
 
-/** All that the bridge has of its gateway. */
+/** The parts of the gateway that the bridge uses. */
 interface Gateway {
   /** Runs gateway tasks as turns. Its `stop` ends the connection too. */
   readonly provider: AgentProvider;
@@ -46,7 +46,7 @@ interface GatewayOptions extends Runtime {
   readonly settings: GatewaySettings;
   readonly dataDirectory: string;
   readonly version: string;
-  /** Told when the gateway became connected, or ceased to be. */
+  /** Called when the gateway has connected or disconnected. */
   onChange(): void;
 }
 
@@ -110,7 +110,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 
 const DEFAULT_TIMEOUT_MS = 15_000;
 
-/** What an app needs to send, follow and stop chat tasks. Callers other than `main` get these unless settings say more or less. */
+/** The methods that an app needs to send, follow and stop chat tasks. Callers other than `main` may call these, unless the settings list others. */
 const CHAT_METHODS: readonly string[] = ['agent.wait', 'chat.abort', 'chat.history', 'chat.send'];
 const DEFAULT_METHODS: Readonly<Record<string, readonly string[]>> = { main: ['*'], '*': CHAT_METHODS };
 
@@ -119,7 +119,7 @@ interface GatewayMethodsOptions {
   readonly link: GatewayLink;
   /** `gateway.methods_allow`: by principal, or a pattern of principals, patterns of methods. */
   readonly allowed: Readonly<Record<string, readonly string[]>>;
-  /** Throws unless the tool may be called: a gateway method that calls tools is one more path to them. */
+  /** Throws unless the tool may be called. Gateway methods can call tools too, so they are checked by the same rule. */
   checkTool(tool: string): void;
   checkOwner(owner: string): void;
 }
@@ -133,7 +133,7 @@ function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<Brid
     if (!patterns.some((pattern) => matchesToolPattern(pattern, method))) {
       throw new AppError('GATEWAY_METHOD_NOT_ALLOWED', { method: method.slice(0, 100) });
     }
-    // Some gateways take the name of a tool as `tool`: each that is given must be allowed.
+    // Some gateways read the name of the tool from `tool`, others from `name`: each given name must be allowed.
     if (method.trim().toLowerCase() === TOOLS_METHOD) {
       const { name, tool } = asObject(params);
       const names = [name, tool].filter((given) => given !== undefined);
@@ -191,7 +191,7 @@ function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<Brid
   ];
 }
 
-/** The entry for exactly this principal, else the first pattern that fits. */
+/** Returns the entry of exactly this principal, otherwise the first entry whose pattern matches. */
 function methodsOf(
   table: Readonly<Record<string, readonly string[]>>,
   principal: string,

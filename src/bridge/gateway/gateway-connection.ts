@@ -17,14 +17,14 @@ import {
 /** One socket to the gateway, from its greeting to its end. */
 export interface GatewayConnection {
   readonly greeting: Greeting;
-  /** The payload of the first answer; some methods give a second one under the same id, which is not waited for. */
+  /** Resolves with the payload of the first response. Some methods send a second response with the same id, which is ignored. */
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
   close(): void;
   /** Resolves when the socket is closed, by either side. */
   readonly closed: Promise<void>;
 }
 
-/** Takes an event. Where it gives a promise, nothing more is read from the gateway until that resolves. */
+/** Handles an event. If it returns a promise, nothing more is read from the gateway until the promise resolves. */
 export type HearEvent = (event: GatewayEvent) => Promise<void> | undefined;
 
 interface ConnectionOptions extends Omit<ConnectOptions, 'challenge'> {
@@ -40,14 +40,14 @@ interface PendingRequest {
   fail(error: Error): void;
 }
 
-/** Larger than any answer that we ask for; artifacts come in base64. */
+/** Larger than any response that is expected; artifacts are sent in base64. */
 const MAX_MESSAGE_BYTES = 96 * 1024 * 1024;
 const MAX_PENDING = 256;
-/** With more than this waiting for the gateway, requests wait: an amount at one moment does not say that it is too much. */
+/** While more bytes than this wait to be sent, further requests wait too. They are not refused, because the gateway may be about to read. */
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024;
 const CONNECT_ID = 'connect';
 
-/** Opens a socket, answers the challenge and resolves when the gateway has let us in; rejects with GATEWAY_FAILED. */
+/** Opens a socket, answers the challenge, and resolves when the gateway has accepted the connection. Rejects with GATEWAY_FAILED. */
 export async function openGatewayConnection(options: ConnectionOptions): Promise<GatewayConnection> {
   const { url, clock, signal } = options;
   const welcome = Promise.withResolvers<Greeting>();
@@ -59,7 +59,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
   let lastSeq = 0;
   let lastSign = clock.monotonic();
   let isOpen = true;
-  /** How many events wait until more may be read. */
+  /** Events whose handlers have not finished: reading is paused while there are any. */
   let holds = 0;
   let stopTicks = (): void => undefined;
 
@@ -107,7 +107,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
       else giveUp(readGatewayError(error));
       return;
     }
-    // Unknown: the second answer to a call, or one that came too late.
+    // An unknown id belongs to the second response to a call, or to one that came after its timeout.
     const waiting = pending.get(textOf(id));
     if (ok === true) waiting?.settle(payload);
     else waiting?.fail(readGatewayError(error));
@@ -164,7 +164,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
     lastId += 1;
     const id = `r${lastId}`;
     let stop = clock.after(timeoutMs, expire);
-    // An answer may wait behind events that are not read yet.
+    // While reading is paused, the response may be behind events that are not read yet.
     function expire(): void {
       if (holds > 0) stop = clock.after(timeoutMs, expire);
       else fail(gatewayFailed('RPC_TIMEOUT', `no answer within ${timeoutMs} ms`));
@@ -188,7 +188,7 @@ export async function openGatewayConnection(options: ConnectionOptions): Promise
     });
     abort?.addEventListener('abort', cancel, { once: true });
     if (abort?.aborted) cancel();
-    // One that has timed out or was cancelled is not sent any more.
+    // A request that has timed out or was cancelled while it waited is not sent.
     waiting.push(() => pending.has(id) && send(id, method, params));
     sendWaiting();
     return promise;
@@ -215,7 +215,7 @@ function readFrame(text: string): Frame {
   }
 }
 
-/** A gateway is there when it greets with its challenge; no credential is sent for that. */
+/** Checks that a gateway answers with its challenge. No credential is sent. */
 export function createGatewayProbe(url: string): Probe {
   if (url === '') return () => Promise.resolve({ status: 'not_configured', version: '' });
   return (signal) => {

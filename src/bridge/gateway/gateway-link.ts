@@ -10,15 +10,15 @@ import type { GatewaySnapshot } from '../contract/routing.ts';
 import { type GatewayConnection, type HearEvent, openGatewayConnection } from './gateway-connection.ts';
 import { type DeviceKey, describeGatewayFailure, type GatewayFailure, gatewayFailed } from './gateway-messages.ts';
 
-/** The one connection that this bridge has to its gateway; made when it is needed, and made again when it is lost. */
+/** The only connection of this bridge to its gateway. It is opened on demand, and opened again after it was lost. */
 export interface GatewayLink {
   /** Resolves when connected; rejects with GATEWAY_FAILED. */
   connect(): Promise<GatewayConnection>;
-  /** Connects by itself. */
+  /** Connects first if necessary. */
   request(method: string, params: unknown, timeoutMs: number, signal?: AbortSignal): Promise<unknown>;
   /** Receives all events until the returned function is called. */
   listen(hear: HearEvent): () => void;
-  /** Ends the connection when nothing uses it any more: no listener and no request of any caller. */
+  /** Closes the connection as soon as no listener and no request uses it. */
   disconnect(): void;
   snapshot(): Promise<GatewaySnapshot>;
   probe(signal: AbortSignal): Promise<ProbeResult>;
@@ -34,9 +34,9 @@ export interface GatewayLinkOptions {
   readonly clock: Clock;
   readonly randomness: Pick<Randomness, 'below'>;
   readonly logger: Pick<Logger, 'warn'>;
-  /** Read, or made, when it is first needed. */
+  /** Called when the key is first needed. Creates the key if there is none. */
   loadDeviceKey(): Promise<DeviceKey>;
-  /** Told when it became connected, or ceased to be. */
+  /** Called when the link has connected or disconnected. */
   onChange(): void;
   readonly limits?: Partial<typeof LIMITS>;
 }
@@ -62,7 +62,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
   /** Requests that wait for their answer. */
   let requests = 0;
   let failures = 0;
-  /** Whether a lost connection is to be made again. */
+  /** Whether a lost connection is opened again. */
   let isWanted = false;
   let lastFailure: (GatewayFailure & { readonly at: number }) | undefined;
   let lastConnectedAt: number | null = null;
@@ -109,7 +109,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       lastConnectedAt = clock.now();
       void connection.closed.then(() => lost(connection));
       options.onChange();
-      // Somebody may have disconnected since; a request that comes next connects again.
+      // `disconnect` may have been called during the handshake. The next request connects again.
       endIfUnused();
       return connection;
     } catch (error) {
@@ -138,7 +138,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
   function failed(error: unknown): void {
     const failure = describeGatewayFailure(error);
     lastFailure = { ...failure, at: clock.monotonic() };
-    // What was refused is refused again; asking on would only get this bridge locked out.
+    // The gateway would refuse again, and may lock out a bridge that keeps asking.
     if (failure.isRefusal) isWanted = false;
     else retryLater();
   }

@@ -57,7 +57,7 @@ export function isSocketLoss(error: unknown): boolean {
   return code === 'SOCKET_CLOSED' || code === 'OFFLINE';
 }
 
-/** What an event of a run means for its session; undefined for what has no place there. */
+/** Turns an event of a run into an event of its session; undefined for events that sessions do not have. */
 export function readGatewayEvent({ name, payload }: GatewayEvent): AgentEvent | undefined {
   if (name !== 'agent') return undefined;
   const data = asObject(payload.data);
@@ -125,7 +125,7 @@ export function messageText(message: unknown): string {
 const PROTOCOLS = { minProtocol: 3, maxProtocol: 4 };
 const CLIENT = { id: 'gateway-client', mode: 'backend' };
 const ROLE = 'operator';
-/** What chats and tools need. Administration of the gateway is left to its owner. */
+/** The rights that chats and tools need. The bridge never asks for the right to administrate the gateway. */
 const SCOPES = ['operator.read', 'operator.write'];
 
 interface Challenge {
@@ -185,7 +185,7 @@ const DEFAULT_TICK_MS = 30_000;
 const MIN_TICK_MS = 1000;
 const MAX_TICK_MS = 300_000;
 
-/** Undefined for what is no greeting, or one of a protocol that we do not speak. */
+/** Reads the greeting; undefined if it is not one, or if the protocol version is not supported. */
 export function readGreeting(payload: unknown): Greeting | undefined {
   const { type, protocol, server, auth, snapshot, policy } = asObject(payload);
   if (type !== 'hello-ok' || typeof protocol !== 'number') return undefined;
@@ -217,7 +217,7 @@ export interface DeviceKey {
 
 const RAW_KEY_BYTES = 32;
 
-/** Reads the key, or makes it the first time. It is for its owner only, as the secret key is. */
+/** Reads the key, or creates it the first time. Like the secret key, the file may be read by its owner only. */
 export async function loadDeviceKey(file: string, randomness: Pick<Randomness, 'bytes'>): Promise<DeviceKey> {
   const stored = await readKey(file);
   if (stored !== undefined) return describeKey(stored);
@@ -251,7 +251,7 @@ async function readKey(file: string): Promise<KeyObject | undefined> {
   }
 }
 
-/** Written beside its place and linked there, which fails where a file already is. */
+/** Writes the key to a draft and links it to its path, because linking fails if the file exists already. */
 async function createKey(file: string, randomness: Pick<Randomness, 'bytes'>): Promise<void> {
   const draft = join(dirname(file), `.device-key-${Buffer.from(randomness.bytes(9)).toString('hex')}`);
   const { privateKey } = generateKeyPairSync('ed25519');

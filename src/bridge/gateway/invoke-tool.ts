@@ -10,7 +10,7 @@ import { ToolsInvokeParams, ToolsInvokeResult } from '../contract/routing.ts';
 import type { GatewayLink } from './gateway-link.ts';
 import { describeGatewayFailure } from './gateway-messages.ts';
 
-/** Whether a name fits a pattern in which `*` stands for any characters. Takes a time that grows with both lengths only. */
+/** Whether a name matches a pattern in which `*` stands for any characters. The time grows linearly with both lengths. */
 export function matchesToolPattern(pattern: string, name: string): boolean {
   const [first = '', ...rest] = pattern.split('*');
   const last = rest.pop();
@@ -26,7 +26,7 @@ export function matchesToolPattern(pattern: string, name: string): boolean {
   return true;
 }
 
-/** One way to a tool. Its answer can be any JSON; rejects with TOOLS_INVOKE_FAILED. */
+/** Calls a tool. The response can be any JSON. Rejects with TOOLS_INVOKE_FAILED. */
 type CallTool = (
   tool: string,
   action: string,
@@ -34,17 +34,17 @@ type CallTool = (
   signal: AbortSignal,
 ) => Promise<unknown>;
 
-/** Calls a tool that may be called. The answer is that of the tool; what is no object is wrapped. */
+/** Calls a tool if it is allowed, and returns its response. A response that is not an object is wrapped in one. */
 export type InvokeTool = (...call: Parameters<CallTool>) => Promise<Readonly<Record<string, unknown>>>;
 
 interface InvokeToolOptions {
   readonly checkTool: CheckTool;
   readonly callTool: CallTool;
-  /** What must never be in an answer, right now. */
+  /** Returns the current secrets, which are hidden in responses. */
   secrets(): readonly string[];
 }
 
-/** Throws TOOL_REQUIRED or TOOL_NOT_ALLOWED. Every path to a tool asks it. */
+/** Throws TOOL_REQUIRED or TOOL_NOT_ALLOWED. Called before every call of a tool. */
 type CheckTool = (tool: string) => void;
 
 /** `allowed`: patterns in which `*` stands for any characters. */
@@ -79,7 +79,7 @@ function toolFailed(status: number, detail: string): AppError {
   return new AppError('TOOLS_INVOKE_FAILED', { status, detail: detail.slice(0, MAX_DETAIL) });
 }
 
-/** An endpoint that repeats its credential does not get it through to apps. */
+/** Hides the credentials of the endpoint in its response, in case it repeats them. */
 function hideInside(value: unknown, hide: (text: string) => string): unknown {
   if (typeof value === 'string') return hide(value);
   if (Array.isArray(value)) return value.map((item) => hideInside(item, hide));
@@ -89,7 +89,7 @@ function hideInside(value: unknown, hide: (text: string) => string): unknown {
 
 interface ToolsOverHttpOptions {
   readonly url: string;
-  /** Asked for at each call, because it can be reloaded. Empty: none is sent. */
+  /** Called for each call of a tool, because the token can be reloaded. Empty: none is sent. */
   token(): string;
   readonly clock: Pick<Clock, 'after'>;
   readonly timeoutMs: number;
@@ -150,7 +150,7 @@ function refusalOf(value: unknown): string {
 /** The method of the gateway that calls a tool. */
 export const TOOLS_METHOD = 'tools.invoke';
 
-/** Calls tools on the connected gateway itself, which knows no actions: they travel inside the arguments. */
+/** Calls tools on the connected gateway. Its method has no actions, so the action is sent inside the arguments. */
 export function createToolsOverRuntime(
   link: Pick<GatewayLink, 'request'>,
   timeoutMs: number,
