@@ -19,7 +19,7 @@ import {
   writeRun,
 } from './run-step.ts';
 
-/** The most characters of a step's prompt in the update that tells the plan. */
+/** The maximum length of a step's prompt in the update that shows the plan. */
 const MAX_TOLD_PROMPT = 1024;
 
 export const MULTI_AGENT_ID = 'multi-agent';
@@ -32,7 +32,7 @@ interface MultiAgentOptions {
   unavailableReason(providerId: string): Promise<string | undefined>;
 }
 
-/** A run of several agents; to the session orchestrator it is a turn of one agent, with one result. */
+/** Creates the provider of runs with several agents. For the session orchestrator, a run is a turn of one agent with one result. */
 export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
   const { providers, limits, clock, unavailableReason } = options;
   /** Conversations that are being closed after a step was over. */
@@ -42,7 +42,7 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     closing.add(noted);
   }
 
-  /** `places` says which kept step each step of the plan continues; `before` is what an interrupted run of it has done. */
+  /** Runs a plan. `places`: the kept step that each step of the plan continues. `before`: the progress of an interrupted run of the same plan. */
   async function run(
     turn: AgentTurn,
     plan: MultiAgentPlan,
@@ -61,7 +61,7 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
       const hasFolder = turn.stepFolders === undefined || (turn.stepFolders[place ?? -1] ?? '') !== '';
       return place === undefined || kept[place]?.isClosed === true || !providers.has(providerId) || !hasFolder;
     });
-    // In a race the others go on without a step that cannot continue; in any other mode nothing runs.
+    // A race continues without the steps that cannot continue; in any other mode the run fails before it starts.
     const unable = plan.steps.find((_, index) => isUnable[index]);
     if (unable !== undefined && (mode !== 'race' || !isUnable.includes(false))) return lost(unable.providerId);
     const planned = places.map((place) => place ?? -1);
@@ -120,7 +120,7 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     turn.report({ kind: 'stage', event: 'multi_agent_completed', message: `The ${mode} has ended.`, members: ended });
     return agentEnd(mode, end, members, signal.aborted);
 
-    /** The processes of those that have lost a race are ended. */
+    /** Closes the conversations of the steps that have lost a race, which ends their processes. */
     async function closeLosers(end: RunEnd): Promise<void> {
       const losers = end.steps.filter(({ record }) => record.status === 'cancelled').map(({ record }) => record.index);
       for (const index of losers) {
@@ -134,8 +134,8 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
   }
 
   /**
-   * A step that the interrupted run had opened an agent session for, and not finished, begins again in a new one: not every
-   * agent can take up a session that was cut off.
+   * Makes unfinished steps of the interrupted run start again in new agent sessions, because not every agent can continue a session
+   * that was interrupted.
    */
   function forgetUnfinished(
     turn: AgentTurn,
@@ -185,17 +185,17 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
   };
 }
 
-/** The most characters of output that a run keeps of its finished steps: later ones run again after a restart. */
+/** The maximum length of the outputs that a run keeps of its finished steps. Steps beyond this limit run again after a restart. */
 const MAX_KEPT_OUTPUT = 1024 * 1024;
 
-/** A step that was cut off, or whose files only this process has, has to run again. */
+/** Whether the end of a step is kept. A step that was cancelled, or whose files exist only in this process, runs again. */
 function isWorthKeeping({ record, isLost, files }: StepEnd, before: readonly KeptEnd[]): boolean {
   if (record.status === 'cancelled' || isLost || files.length > 0) return false;
   const length = [...before.map((one) => one.record), record].reduce((sum, one) => sum + (one.output?.length ?? 0), 0);
   return length <= MAX_KEPT_OUTPUT;
 }
 
-/** A step of a run that goes on: what it had finished is not asked again. */
+/** Wraps a step of a resumed run: parts that it has already finished are not asked again. */
 function withEarlierEnds(step: RunningStep, index: number, ends: readonly KeptEnd[]): RunningStep {
   return {
     ...step,
@@ -217,7 +217,7 @@ function lost(providerId: string): AgentEnd {
   return { kind: 'lost', detail: `the step of ${providerId} has no agent session to continue`, providerId };
 }
 
-/** What the result has more than that of a single agent. */
+/** Returns the members that only results of multi-agent runs have. */
 function describeRun(plan: MultiAgentPlan, end: RunEnd, workingDirectory: string, isCancelled: boolean) {
   return {
     orchestrationMode: plan.mode,
@@ -249,7 +249,7 @@ function agentEnd(
   return { kind: 'failed', code: failed.code, error: `Step ${index} (${providerId}): ${error}`, ...common };
 }
 
-/** The usage that the steps reported, added up; what none of them reported is left out. */
+/** Adds up the usage that the steps reported. Members that no step reported are left out. */
 function usageSum({ steps }: RunEnd): TurnUsage {
   const sums: { -readonly [Member in keyof TurnUsage]: number } = {};
   for (const { usage } of steps) {
@@ -261,9 +261,9 @@ function usageSum({ steps }: RunEnd): TurnUsage {
   return sums;
 }
 
-/** What a mode has made of its steps. */
+/** The outcome of a run in one of the modes. */
 interface RunEnd {
-  /** In the order in which they ended; of a conversation each speech. */
+  /** In the order in which they ended. A conversation has one entry for each time that a participant was asked. */
   readonly steps: readonly StepEnd[];
   /** The final text; empty when the run has none. */
   readonly output: string;
@@ -285,7 +285,7 @@ async function sequence(plan: MultiAgentPlan, steps: readonly RunningStep[]): Pr
   let previous = '';
   for (const [index, step] of steps.entries()) {
     const planned = plan.steps[index];
-    // The names of the contract are not to be had for an output.
+    // Set last, because `outputAs` must not replace the names of the contract.
     const values = new Map([...outputs, ['previousOutput', previous], ['input', plan.input]]);
     const end = await step.ask(fillTemplate(planned?.prompt ?? '', values));
     ends.push(end);
@@ -326,7 +326,7 @@ async function conversation(plan: MultiAgentPlan, steps: readonly RunningStep[])
   for (let count = 1; count <= plan.maxTurns; count += 1) {
     const speaker = (count - 1) % steps.length;
     const heard = speeches.slice(heardUpTo[speaker]).filter((speech) => speech.speaker !== speaker);
-    // Someone who is alone hears nobody, and an empty prompt would be refused.
+    // A single participant hears nobody: its task is repeated, because an empty prompt would be refused.
     const task =
       count <= steps.length || heard.length === 0 ? [fillTemplate(plan.steps[speaker]?.prompt ?? '', values)] : [];
     const end = await (steps[speaker] as RunningStep).ask(
@@ -350,7 +350,7 @@ function askAll(plan: MultiAgentPlan, steps: readonly RunningStep[]): Promise<St
   return steps.map((step, index) => step.ask(fillTemplate(plan.steps[index]?.prompt ?? '', values)));
 }
 
-/** Undefined when all ended otherwise. */
+/** Resolves with the first step that completes; undefined when none does. */
 function firstCompleted(asked: readonly Promise<StepEnd>[]): Promise<StepEnd | undefined> {
   const { promise, resolve } = Promise.withResolvers<StepEnd | undefined>();
   for (const one of asked) void one.then((end) => (isCompleted(end) ? resolve(end) : undefined));

@@ -7,7 +7,7 @@ export type OrchestrationMode = (typeof ORCHESTRATION_MODES)[number];
 /** One agent's part in a run. */
 export interface PlannedStep {
   readonly providerId: string;
-  /** With templates in it, not yet filled. */
+  /** Its templates are not filled in yet. */
   readonly prompt: string;
   /** The name under which later steps of a sequence find its output; empty for none. */
   readonly outputAs: string;
@@ -23,17 +23,17 @@ export interface MultiAgentPlan {
   readonly steps: readonly PlannedStep[];
   /** Of a conversation: how often a participant is asked, at most. */
   readonly maxTurns: number;
-  /** Of a conversation: in lower case; an output that contains one of them is the last. */
+  /** Of a conversation, in lower case. The conversation ends with an output that contains one of them. */
   readonly stopConditions: readonly string[];
 }
 
-/** What a message changes about the last run of its session. Without `steps`, the steps of that run are meant. */
+/** What a message changes in the plan of its session's last run. Without `steps`, that run's steps are used again. */
 export type PlanChange = Partial<MultiAgentPlan> & Pick<MultiAgentPlan, 'input'>;
 
 const DEFAULT_STEP_TIMEOUT_MS = 5 * 60_000;
 const DEFAULT_STOP_CONDITIONS = ['STATUS: DONE', 'STATUS: CONSENSUS'];
 
-/** Refuses what cannot be run before anything is started. `known` are the agents of the catalog. */
+/** Reads a plan, and throws if it cannot be run. `known`: the agents of the catalog. */
 export function readPlan(routing: TurnRouting, input: string, known: readonly string[]): MultiAgentPlan {
   const mode = readMode(routing.orchestrationMode);
   const steps = givenSteps(routing, mode).map((step, index): PlannedStep => {
@@ -97,7 +97,7 @@ function isBlank(text: string | undefined): boolean {
   return text === undefined || text.trim() === '';
 }
 
-/** A name in a prompt that an output or the task takes the place of. */
+/** Matches a name in a prompt that is replaced by an output or by the task. */
 export const TEMPLATE = /\{\{([^{}]{1,128})\}\}/g;
 
 /**

@@ -7,7 +7,7 @@ import type { StepRecord as StepSchema } from '../contract/session-update.ts';
 import type { FairGate } from '../sessions/turn-limits.ts';
 import { type MultiAgentPlan, type PlanChange, type PlannedStep, TEMPLATE } from './multi-agent-plan.ts';
 
-/** How one step ended, as the result describes it. */
+/** How a step ended, as it is shown in the result. */
 type StepRecord = Static<typeof StepSchema>;
 
 export interface StepEnd {
@@ -22,11 +22,11 @@ export interface StepEnd {
   readonly isLost: boolean;
 }
 
-/** An agent's part in a run while it lasts, in an agent session of its own, even where two steps share an agent. */
+/** A step of a run that is in progress. Each step has its own agent session, even if two steps use the same agent. */
 export interface RunningStep {
-  /** Asks the agent, in the session that the step has; the first time it opens one. Never rejects. */
+  /** Sends a prompt to the agent, in the session of the step; the first call opens the session. Never rejects. */
   ask(prompt: string, conversationTurn?: number): Promise<StepEnd>;
-  /** Stops what it is doing: its end then comes soon. */
+  /** Stops the step: `ask` then resolves soon. */
   cancel(): void;
   /** Closes its agent session. */
   close(): Promise<void>;
@@ -53,14 +53,14 @@ interface RunningStepOptions {
   unavailableReason(providerId: string): Promise<string | undefined>;
   /** Called with the reference of the session that the step has opened. */
   opened(reference: string): void;
-  /** Called when the step has ended, before the update that tells it. */
+  /** Called when the step has ended, before the update about it is sent. */
   ended(end: StepEnd): void;
 }
 
 /** The most characters of a step's output in the update at its end. */
 const MAX_TOLD_LENGTH = 65_536;
 
-/** A step as an update tells it: the updates before contain its whole text, so this one repeats the beginning. */
+/** Shortens the output of a step for the update at its end, because earlier updates contain the whole text. */
 export function toldRecord(record: StepRecord): StepRecord {
   const { output = '' } = record;
   if (output.length <= MAX_TOLD_LENGTH) return record;
@@ -130,7 +130,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       owner: turn.owner,
       ...(turn.member !== undefined && { member: turn.member }),
       prompt,
-      // Asked again in the same run, the agent has seen them.
+      // In later prompts of the same run, the agent has seen them already.
       ...(turns === 1 && turn.files !== undefined && { files: turn.files }),
       ...(turn.fileFolder !== undefined && { fileFolder: turn.fileFolder }),
       workingDirectory: options.folder ?? turn.workingDirectory,
@@ -145,7 +145,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
         reference = opened;
         options.opened(opened);
       },
-      // The result of a run has one model; its steps may have several, and name them when they are asked.
+      // The result of a run has only one model, and its steps may use several.
       usedModel: () => undefined,
       leftBehind: turn.leftBehind,
       ...(turn.isReadOnly !== undefined && { isReadOnly: turn.isReadOnly }),
@@ -244,7 +244,7 @@ export function hasProgress(reference = '', taskId?: string): boolean {
   return taskId !== undefined && readRun(reference)?.progress?.taskId === taskId;
 }
 
-/** Larger prompts are not stored with the session: in the next run the message takes their place. */
+/** Longer prompts are not stored with the session; in the next run, the message replaces them. */
 const MAX_KEPT_PROMPT = 16 * 1024;
 
 export function keptPrompt(prompt: string): string {
@@ -262,8 +262,8 @@ export function readRun(reference: string): KeptRun | undefined {
 }
 
 /**
- * The next run of a session. The nth step of an agent continues the nth one that the session has of that agent; a step
- * without such a one has no place.
+ * Plans the next run of a session. The nth step of an agent continues the nth kept step of the same agent. A step for which there is
+ * no kept step has no place.
  */
 export function planNext(run: KeptRun, change: PlanChange): { plan: MultiAgentPlan; places: (number | undefined)[] } {
   const { mode = run.mode, maxTurns = run.maxTurns, stopConditions = run.stopConditions, input, steps } = change;
