@@ -33,10 +33,10 @@ interface ToolAnswer {
   readonly isError?: boolean;
 }
 
-/** When the agent disconnects, calls under way get this long to be cancelled. */
+/** When the agent disconnects, calls in progress have this much time to be cancelled. */
 const LAST_WORK_MS = 10_000;
 
-/** An MCP server on a pair of streams. Resolves when the other side has closed them and nothing is under way. */
+/** Serves MCP on a pair of streams. Resolves when the other side has closed them and no call is in progress. */
 export async function serveTools({ input, output, ...options }: ServeToolsOptions): Promise<void> {
   const [server, { StdioServerTransport }] = await Promise.all([
     createToolServer(options),
@@ -50,7 +50,7 @@ export async function serveTools({ input, output, ...options }: ServeToolsOption
   await server.end();
 }
 
-/** Answers one request over HTTP: a server for each, because nothing is kept between them. */
+/** Answers one HTTP request. Each request has its own MCP server, because no state is kept between requests. */
 export async function serveToolRequest(
   asked: IncomingMessage,
   response: ServerResponse,
@@ -68,7 +68,7 @@ export async function serveToolRequest(
 
 interface ToolServer {
   connect(transport: Transport): Promise<void>;
-  /** Cancels what is under way, and closes the connection. */
+  /** Cancels the calls in progress and closes the connection. */
   end(): Promise<void>;
 }
 
@@ -143,10 +143,10 @@ function issueOf(validator: Parameters<typeof findIssues>[0], given: unknown): s
 }
 
 function noop(): void {
-  // A caller that is gone needs no progress.
+  // The caller has disconnected and needs no progress.
 }
 
-/** What the tools reach: a running server, over HTTP. */
+/** What the tools call. */
 interface ToolBridgeParts {
   /** The completions service. */
   readonly complete: CompleteChat;
@@ -159,7 +159,7 @@ interface ToolBridgeParts {
 
 export interface ToolCall {
   readonly signal: AbortSignal;
-  /** Tells that something is still going on. */
+  /** Reports progress to the agent. */
   progress(message: string): void;
 }
 
@@ -167,7 +167,7 @@ export interface OfferedTool<Input extends TSchema = TSchema> {
   readonly name: string;
   readonly description: string;
   readonly input: Input;
-  /** Returns the text for the agent. Throws TOOL_CALL_REFUSED or MODEL_FAILED for what did not go well. */
+  /** Returns the text for the agent. Throws TOOL_CALL_REFUSED or MODEL_FAILED when the call fails. */
   run(input: Static<Input>, call: ToolCall): Promise<string>;
 }
 
@@ -178,10 +178,10 @@ const seconds = Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400, descri
 const SHORT_CALL_MS = 30_000;
 const CANCEL_MS = 8_000;
 const ASK_SECONDS = 600;
-/** In a row, with pauses of five seconds at most between them. */
+/** Consecutive attempts, with pauses of at most five seconds. */
 const ATTEMPTS = 4;
 
-/** THE TABLE of what `trestle tools` offers to agents. */
+/** The table of the tools that `trestle tools` offers to agents. */
 export function offeredTools(parts: ToolBridgeParts): readonly OfferedTool[] {
   const { complete, callBridge, makeId } = parts;
 

@@ -54,16 +54,16 @@ export interface SessionTools {
 
 /** In a network of the sandbox, next to the models. */
 export const TOOLS_PATH = '/tools';
-/** Conversations that have tools. The oldest one has to be taken up again to get them back. */
+/** The maximum number of conversations with tools. Beyond it, the oldest one loses its tools until it is resumed. */
 const MAX_DOORS = 10_000;
 const MAX_CONNECTIONS = 256;
 const NEEDS_PERMISSION: ReadonlySet<string> = new Set(['ask_agent', 'submit_job', 'send_message']);
 const BUILTIN = 'builtin';
 
-/** What the token of a conversation opens, while a turn of the conversation runs. */
+/** The tools that the token of a conversation gives access to while a turn of the conversation runs. */
 interface Door {
   readonly token: string;
-  /** As networks of the sandbox are named. */
+  /** The name of the payer's sandbox network. */
   readonly payer: string;
   readonly tools: readonly OfferedTool[];
   running: RunningTurn | undefined;
@@ -77,7 +77,7 @@ interface RunningTurn {
   jobs: number;
 }
 
-/** One door for each conversation, because an agent keeps its servers as long as the conversation is open. */
+/** Creates the tools of sessions. Each conversation has its own token, because an agent keeps its MCP servers while the conversation is open. */
 export function createSessionTools(options: SessionToolsOptions): SessionTools {
   const { clock, logger, version, makeId } = options;
   const doors = new Map<string, Door>();
@@ -99,7 +99,7 @@ export function createSessionTools(options: SessionToolsOptions): SessionTools {
   }
 
   async function urlFor(agent: string, owner: string): Promise<string> {
-    // The built-in agent is this process, which is in no network of the sandbox.
+    // The built-in agent runs in this process and therefore outside of the sandbox.
     if (agent !== BUILTIN && options.isFenced(owner)) return `${SANDBOX_URL}${TOOLS_PATH}`;
     listening ??= listen();
     return `http://127.0.0.1:${((await listening).address() as AddressInfo).port}${TOOLS_PATH}`;
@@ -121,7 +121,7 @@ export function createSessionTools(options: SessionToolsOptions): SessionTools {
     return door.running;
   }
 
-  /** The calls of the tools, made as the owner of the session, with no more rights than the turn has. */
+  /** Calls methods of the bridge as the owner of the session, with no more rights than the turn has. */
   const callAs =
     (door: () => Door): CallRemote =>
     async ({ method, params, signal, key }) => {
@@ -161,7 +161,7 @@ export function createSessionTools(options: SessionToolsOptions): SessionTools {
     );
     const tools = all
       .map((tool) => (tool.name === askTool.name ? askTool : tool))
-      // The built-in agent has the same tool anyway. A job that submits jobs would never end.
+      // The built-in agent has an `ask_agent` of its own. Jobs cannot submit jobs, because that might never end.
       .filter(({ name }) => !(name === 'ask_agent' && agent === BUILTIN) && !(name === 'submit_job' && isJob === true))
       .map((tool) => withinTurn(tool, () => runningTurn(door), options.permissions));
     const door: Door = { token: createToken(options.randomness), payer: payerName(payer), tools, running: undefined };
@@ -222,7 +222,7 @@ export function createSessionTools(options: SessionToolsOptions): SessionTools {
     return {
       ...provider,
       run,
-      // A copy gets tools of its own when its first turn takes it up.
+      // A copy gets its own tools when its first turn resumes it.
       ...(provider.fork !== undefined && {
         fork: (reference, fork) =>
           provider.fork?.(reference, withoutOurs(fork)) ?? Promise.resolve({ why: 'this agent cannot copy' }),
@@ -269,7 +269,7 @@ function createAskTool(ids: readonly string[], ask: ReturnType<typeof createAskA
   });
 }
 
-/** A tool that ends with the turn, and needs the permission that the turn gives. */
+/** Wraps a tool so that its calls end with the turn, and ask for permission where the tool needs it. */
 function withinTurn(tool: OfferedTool, running: () => RunningTurn, policy: PermissionPolicy): OfferedTool {
   return {
     ...tool,
@@ -295,7 +295,7 @@ function withinTurn(tool: OfferedTool, running: () => RunningTurn, policy: Permi
   };
 }
 
-/** Adds what the agents used that were asked. The cost is there only where that of each of them is known. */
+/** Adds the usage of the agents that were asked. The sum has a cost only if the cost of every agent is known.  */
 function sumOf(own: TurnUsage | undefined, asked: readonly TurnUsage[]): { readonly usage?: TurnUsage } {
   const all = own === undefined ? asked : [own, ...asked];
   if (all.length === 0) return {};
