@@ -25,7 +25,7 @@ const TOOL_KINDS: ReadonlySet<unknown> = new Set([
   'switch_mode',
   'other',
 ]);
-/** The tool calls of one turn that were sent to the editor. */
+/** The maximum number of tool calls that are remembered as sent to the editor. */
 const MAX_REMEMBERED = 10_000;
 
 /** A kind of tool that the protocol knows. */
@@ -89,7 +89,7 @@ export function createEditorUpdates(): (params: Fields) => EditorUpdate | undefi
   };
 }
 
-/** What the first surface tells as members of a status is an update of its own in the protocol. */
+/** Turns the members of a status of the first surface into the update that the protocol has for them. */
 function memberUpdate({ plan, usage, modeId, commands, steer }: Fields): EditorUpdate | undefined {
   if (plan !== undefined) return { sessionUpdate: 'plan', entries: plan };
   if (modeId !== undefined) return { sessionUpdate: 'current_mode_update', currentModeId: modeId };
@@ -112,7 +112,7 @@ function textContent(text: string) {
   return { type: 'content', content: { type: 'text', text } };
 }
 
-/** Returns diffs as the protocol has them; of a change that comes as a unified diff, its text. */
+/** Returns changes as diffs of the protocol, and unified diffs as text. */
 function diffContents(changes: unknown): readonly object[] {
   if (!Array.isArray(changes)) return [];
   return changes.map(asObject).flatMap(({ path, oldText, newText, unified }): object[] => {
@@ -145,7 +145,7 @@ export interface EditorSessionsOptions {
   readonly agent: string;
   readonly makeId: MakeId;
   checkDirectory(path: string): Promise<string>;
-  /** What there is of an open session; undefined when there is none of that name. */
+  /** Returns what is stored of an open session; undefined when there is no such session. */
   past(sessionId: string): Promise<SessionPast | undefined>;
   /** Sends all earlier updates of a session, and resolves when that is done. */
   replay(sessionId: string): Promise<void>;
@@ -323,7 +323,7 @@ interface EditorPrompt {
   readonly attachments: readonly GivenAttachment[];
 }
 
-/** What an editor sends as a prompt: texts for the agent, and files that come with them. Kinds that were not announced are refused. */
+/** Reads the prompt of an editor: texts for the agent, and files. Refuses kinds of blocks that were not announced. */
 export function readPrompt(blocks: readonly unknown[]): EditorPrompt {
   const attachments = blocks.flatMap((block, index) => readFile(asObject(block), index + 1));
   const isFile = (block: unknown) => readFile(asObject(block), 0).length > 0;
@@ -338,7 +338,7 @@ export function readPrompt(blocks: readonly unknown[]): EditorPrompt {
   return { taskPrompt: text === '' ? 'See the attached files.' : text, attachments };
 }
 
-/** An image, or an embedded file that is not text; empty for any other block. */
+/** Reads an image, or an embedded file that is not text; empty for any other block. */
 function readFile({ type, data, mimeType, uri, resource }: Fields, number: number): readonly GivenAttachment[] {
   const { blob, mimeType: ofResource, uri: resourceUri } = asObject(resource);
   if (type === 'image' && typeof data === 'string') return [fileOf(data, mimeType, uri, number)];
@@ -376,11 +376,11 @@ function refused(what: string): AppError {
 
 const STOP_REASONS: ReadonlySet<unknown> = new Set(['end_turn', 'max_tokens', 'max_turn_requests', 'refusal']);
 
-/** The result of a turn as the answer to `session/prompt`. What went wrong is an error there, in the words of the result. */
+/** Turns the result of a turn into the response to `session/prompt`. A turn that failed is an error with the message of the result. */
 export function turnAnswer(result: Readonly<Record<string, unknown>>): { readonly stopReason: string } {
   const { status, stopReason, code } = result;
   if (status === 'cancelled') return { stopReason: 'cancelled' };
-  // An agent that only used tools has done what it was asked to; the editor has seen it.
+  // An agent that only used tools has completed its task, and the editor has seen the tool calls.
   if (status === 'completed' || code === 'EMPTY_OUTPUT') {
     return { stopReason: STOP_REASONS.has(stopReason) ? textOf(stopReason) : 'end_turn' };
   }

@@ -45,15 +45,15 @@ export interface RpcOverStdioOptions
   onUnexpectedError(error: unknown, requestId: string): void;
 }
 
-/** Serves a channel; `agent` is who serves the editor's new sessions, unless it chooses another. Empty: by routing. */
+/** Serves a channel. `agent`: the agent of the editor's new sessions, unless the editor chooses another one. Empty: by routing. */
 export type RpcOverStdio = (channel: MessageChannel, agent: string) => void;
 
 const PERMISSION_KINDS: ReadonlySet<string> = new Set(['allow_once', 'allow_always', 'reject_once', 'reject_always']);
 
-/** Who starts the program has all its rights already. */
+/** Anyone who can start the program already has all its rights. */
 const OWNER: BridgeCaller = { principal: MAIN };
 
-/** The bridge's own methods and, beside them on one stream, the Agent Client Protocol. */
+/** Serves the bridge's own methods and the Agent Client Protocol on one stream. */
 export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
   const { dispatch, overSocket, orchestrator, clock, makeId } = options;
 
@@ -108,8 +108,8 @@ export function createRpcOverStdio(options: RpcOverStdioOptions): RpcOverStdio {
 }
 
 /**
- * Puts an agent's question for permission to the editor. It has as long as the turn has; an editor that cannot be asked, or
- * does not answer with one of the options, has allowed nothing.
+ * Forwards an agent's request for permission to the editor, which may take as long as the turn. If the editor cannot be asked, or its
+ * answer is not one of the options, nothing is allowed.
  */
 async function askEditor(
   peer: Peer,
@@ -138,7 +138,7 @@ async function askEditor(
   }
 }
 
-/** Puts a question with a form to the editor. Values that do not fit the form are as good as none. */
+/** Forwards a question with a form to the editor. Values that do not fit the form are ignored. */
 async function askForm(
   peer: Peer,
   sessionId: string,
@@ -162,7 +162,7 @@ async function askForm(
 interface SplitChannel {
   /** Messages for the methods of the Agent Client Protocol. */
   readonly editor: MessageChannel;
-  /** Everything else, what cannot be read included. */
+  /** All other messages, also those that cannot be parsed. */
   readonly app: MessageChannel;
 }
 
@@ -170,15 +170,15 @@ interface SplitChannel {
 const EDITOR_ID_PREFIX = 'trestle-';
 
 /**
- * One stream that carries two protocols: the Agent Client Protocol writes its names with slashes, the bridge's own method
- * family with dots. What is sent by either side goes out as it is.
+ * Splits a stream that carries two protocols: method names of the Agent Client Protocol have slashes, those of the bridge have dots.
+ * Messages that either side sends are written unchanged.
  */
 export function splitChannel(channel: MessageChannel): SplitChannel {
   let toEditor: ((text: string) => void) | undefined;
   let toApp: ((text: string) => void) | undefined;
   const endListeners: ((end: ChannelEnd) => void)[] = [];
 
-  /** Only when both sides listen: until then the messages wait in the stream. */
+  /** Starts to read when both sides listen; until then, messages stay in the stream. */
   function listen(): void {
     if (toEditor === undefined || toApp === undefined) return;
     channel.onMessage((text) => (isForEditor(text) ? toEditor : toApp)?.(text));
