@@ -35,34 +35,34 @@ export interface FolderState {
   compare(before: string, after: string, signal: AbortSignal): Promise<readonly FolderChange[]>;
   /** Copies what is needed of the repository's own objects, which the repository may delete. */
   keep(oids: readonly string[], signal: AbortSignal): Promise<void>;
-  /** The bytes of each; what is missing is left out. */
+  /** Returns the bytes of each object. Missing objects are left out. */
   read(oids: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, Buffer>>;
-  /** The changed parts as a unified diff without its head. Null stands for no file. */
+  /** Returns the changed parts as a unified diff without its head. Null stands for a file that does not exist. */
   diff(before: string | null, after: string | null, signal: AbortSignal): Promise<string>;
 }
 
 interface FolderStateOptions {
   readonly git: Git;
   readonly root: ConfinedRoot;
-  /** Ours, for this folder alone. */
+  /** The private git folder for this working directory. */
   readonly gitFolder: string;
   /** Of one save: files that git has to read, and their bytes. */
   readonly maxFiles: number;
   readonly maxBytes: number;
 }
 
-/** Files are saved byte by byte, whatever the attributes of the repository say. */
+/** Makes git save files byte by byte, without the conversions that attributes of the repository ask for. */
 const RAW_ATTRIBUTES = '* -text -eol -ident -filter -working-tree-encoding !diff !merge\n';
-/** Left out also where no `.gitignore` says so. */
+/** Excluded even if no `.gitignore` does so. */
 const EXCLUDED = 'node_modules/\n';
 const MAX_INDEX_BYTES = 256 * 1024 * 1024;
-/** Files that are compared with what the index of the repository says about them, and the largest of these. */
+/** The number and the maximum size of the files that are compared with the index of the repository. */
 const MAX_SAMPLES = 24;
 const MAX_SAMPLE_BYTES = 65_536;
 const STATS_AT_A_TIME = 64;
 const EMPTY_OID = 'e69de29bb2d1d6434b8b29ae775ad8c2e48c5391';
 const MAX_DIFF_BYTES = 8 * 1024 * 1024;
-/** Paths through which nothing may be reached that is not in the folder. */
+/** Matches paths that could lead out of the folder or into `.git`. */
 const ODD_PATH = /^\/|(?:^|\/)(?:\.{0,2}|\.git)(?:\/|$)/i;
 
 export function createFolderState({ git, root, gitFolder, maxFiles, maxBytes }: FolderStateOptions): FolderState {
@@ -102,8 +102,8 @@ export function createFolderState({ git, root, gitFolder, maxFiles, maxBytes }: 
   }
 
   /**
-   * Begins with a copy of the repository's index, so that files which it knows need not be read. Nothing of it is trusted:
-   * paths are checked, and files that git would convert (filters, line ends) are saved again, byte by byte.
+   * Copies the repository's index, so that unchanged files need not be read. The copy is not trusted: its paths are checked, and files
+   * that git would convert (filters, line ends) are saved again, byte by byte.
    */
   async function seed(signal: AbortSignal): Promise<boolean> {
     if (!(await copyIndex())) return false;
@@ -134,7 +134,7 @@ export function createFolderState({ git, root, gitFolder, maxFiles, maxBytes }: 
     if (workTree.includes('\n')) return false;
     const folder = await openFolder(root, ['.git']);
     try {
-      // Attributes and objects of another place: rare, and then every file is read.
+      // Repositories with attributes or objects in another place are rare; all of their files are read.
       for (const name of ['info/attributes', 'objects/info/alternates', 'objects/info/http-alternates', 'commondir']) {
         if (await exists(folder.entry(name))) return false;
       }
@@ -241,7 +241,7 @@ export function createFolderState({ git, root, gitFolder, maxFiles, maxBytes }: 
   };
 }
 
-/** The digest by which git knows these bytes. */
+/** Returns the id that git gives to a file with these bytes. */
 export function blobDigest(bytes: Uint8Array): string {
   return createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex');
 }
@@ -261,7 +261,7 @@ async function writeEmptyBlob(folder: string): Promise<void> {
   }
 }
 
-/** What `diff-tree --raw --numstat -z` prints: first all files, then the lines of each. */
+/** Parses the output of `diff-tree --raw --numstat -z`: all files, followed by the line counts of each. */
 function readChanges(tokens: readonly string[]): readonly FolderChange[] {
   const files = new Map<string, Pick<FolderChange, 'before' | 'after'>>();
   const changes: FolderChange[] = [];
@@ -291,7 +291,7 @@ function isFileMode(mode: string): mode is SavedFile['mode'] {
   return mode === '100644' || mode === '100755' || mode === '120000';
 }
 
-/** What `cat-file --batch` prints: a line for each object, followed by its bytes where there is one. */
+/** Parses the output of `cat-file --batch`: a line for each object, followed by its bytes if it exists. */
 function readBatch(printed: Buffer): ReadonlyMap<string, Buffer> {
   const found = new Map<string, Buffer>();
   for (let at = 0; at < printed.length; ) {

@@ -45,7 +45,7 @@ export async function restoreFiles(options: RestoreOptions): Promise<readonly Fo
   return left;
 }
 
-/** Throws before the first file is touched when the content of one is missing. */
+/** Throws if the saved content of a file is missing. Called before the first file is changed. */
 async function requireContents({ state, signal }: RestoreOptions, files: readonly FolderChange[]): Promise<void> {
   for (let at = 0; at < files.length; at += FILES_AT_A_TIME) {
     const some = files.slice(at, at + FILES_AT_A_TIME);
@@ -73,7 +73,7 @@ function isSame(one: SavedFile | null, other: SavedFile | null): boolean {
   return one?.oid === other?.oid && one?.mode === other?.mode;
 }
 
-/** What is at a path now. Links on the way are not followed: what lies behind one is not in the folder. */
+/** Returns the current file at a path. Links in the path are not followed, because they may lead out of the folder. */
 async function currentFile(root: ConfinedRoot, path: string): Promise<SavedFile | null> {
   const place = await openParent(root, path).catch(absent);
   if (place === null) return null;
@@ -115,7 +115,7 @@ function absent(error: unknown): null {
   throw error;
 }
 
-/** Removes a file, and the folders that are empty then. */
+/** Removes a file, and its parent folders that have become empty. */
 async function removeFile(root: ConfinedRoot, path: string): Promise<void> {
   const place = await openParent(root, path).catch(absent);
   if (place === null) return;
@@ -136,7 +136,7 @@ function parentOf(path: string): string {
   return path.slice(0, Math.max(0, path.lastIndexOf('/')));
 }
 
-/** Written beside and renamed: no crash leaves half of a file, and nothing is written through a link. */
+/** Writes a draft and renames it, so that a crash leaves no partial file and nothing is written through a link. */
 async function writeFileBack(
   root: ConfinedRoot,
   path: string,
@@ -157,7 +157,7 @@ async function writeFileBack(
   }
 }
 
-/** The permissions of the file that is replaced, with or without the right to be executed. */
+/** Returns the permissions of the replaced file, with or without the execute bit. */
 async function modeFor(place: string, mode: SavedFile['mode']): Promise<number | undefined> {
   const found = await lstat(place).catch(() => undefined);
   const isExecutable = mode === '100755';

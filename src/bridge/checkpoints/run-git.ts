@@ -13,7 +13,7 @@ export interface Git {
 }
 
 export interface GitRun {
-  /** A folder of git that we made ourselves: that of a working directory is never used, so its settings have no effect. */
+  /** A git folder of our own. The one of the working directory is never used, so its settings have no effect. */
   readonly gitFolder: string;
   /** Held open while git runs: git works in this folder, also when something else takes its path in the meantime. */
   readonly workTree: ConfinedRoot;
@@ -38,11 +38,11 @@ interface GitOptions {
 }
 
 const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
-/** No command of ours takes this long: callers have shorter limits of their own. */
+/** The maximum time of one command. Callers have shorter limits. */
 const MAX_RUN_MS = 60_000;
 const NO_GRACE = { graceMs: 0 };
 
-/** Takes nothing over from our environment: a variable of git can name programs to run, and files to read. */
+/** The whole environment of git. Nothing is inherited, because variables can name programs to run and files to read. */
 const ENVIRONMENT: Readonly<Record<string, string>> = {
   LC_ALL: 'C',
   HOME: '/nonexistent',
@@ -67,7 +67,7 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
   GIT_COMMITTER_EMAIL: 'trestle@localhost',
 };
 
-/** The settings of every folder of git that we make. Nothing in it names a program. */
+/** The settings of our git folders. They name no programs to run. */
 export const GIT_SETTINGS = `[core]
 	repositoryformatversion = 0
 	hooksPath = /dev/null

@@ -19,7 +19,7 @@ export interface CheckpointTurn {
   readonly folder: string;
 }
 
-/** What is saved about a turn. The folder of the session in the data directory has one such file for each. */
+/** The record of a turn. The session's folder in the data directory has one file for each record. */
 export interface TurnRecord {
   readonly turnId: string;
   readonly folder: string;
@@ -50,11 +50,11 @@ export interface Checkpoints {
   begin(turn: CheckpointTurn, signal: AbortSignal): Promise<string>;
   /** Saves the folder after a turn. Returns what the session has changed so far; undefined when that is not known. */
   end(turn: CheckpointTurn): Promise<ChangeTotals | undefined>;
-  /** Forgets a turn that was not begun after all. */
+  /** Removes the record of a turn that was not stored. */
   drop(turn: CheckpointTurn): Promise<void>;
-  /** Notes that the changes of a turn were undone. */
+  /** Records that the changes of a turn were undone. */
   noteUndone(sessionKey: string, turnId: string): Promise<void>;
-  /** The turns that were saved, oldest first, each with its changes; of one that runs, those until now. */
+  /** Returns the saved turns, oldest first, with their changes. A running turn has its changes so far. */
   records(sessionKey: string): Promise<readonly EndedTurnRecord[]>;
   /** What has changed since a turn began, or since the first one that is known. */
   changes(sessionKey: string, turnId: string | undefined): Promise<ChangedFiles>;
@@ -78,21 +78,21 @@ export interface CheckpointsOptions {
   readonly settings: BridgeSettings['checkpoints'];
   readonly git: Git;
   readonly confine: Confine;
-  /** What no caller may see: neither in a list of changes nor in a diff. */
+  /** Files that are hidden from callers, in lists of changes and in diffs. */
   readonly places: PrivatePlaces;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
-/** Saves of a session that may take too long; then it is given up, so that not every turn waits for nothing. */
+/** After this many saves that took too long, the session is no longer saved, so that its turns need not wait. */
 const MAX_LATE_SAVES = 3;
-/** A session may keep so many times `max_bytes`; then it begins again. */
+/** A session may keep this many times `max_bytes`. Beyond that, its saved states are removed. */
 const SAVES_KEPT = 4;
 /** Sessions of which the last tree is remembered, so that an unchanged folder costs one run of git. */
 const MAX_REMEMBERED = 1000;
-/** For what nobody waits for: copying objects, and reading for a request. */
+/** The time limit for copying objects and for reading on request. */
 const REQUEST_MS = 20_000;
-/** More files than that of one turn are not noted. */
+/** The maximum number of changed files in the record of a turn. */
 const MAX_CHANGED = 10_000;
 
 export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
@@ -101,7 +101,7 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
   const givenUp = new Set<string>();
   /** By session, the saves that took too long. */
   const late = new Map<string, number>();
-  /** By session, the work under way: one at a time uses the index. */
+  /** The work in progress by session. It runs one after the other, because it shares an index. */
   const queues = new Map<string, Promise<unknown>>();
   const never = new AbortController().signal;
 
@@ -121,7 +121,7 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     return {
       ...state,
       async save(known, signal) {
-        // The data directory, which holds what is saved, would be saved into itself.
+        // Otherwise the data directory, which has the saved states, would be saved into itself.
         if (await places.isAbove(await stat(folder, { bigint: true }))) {
           throw new AppError('CHECKPOINT_FAILED', { reason: 'the folder contains the data directory of the bridge' });
         }
@@ -138,7 +138,7 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     // Private folders of sessions lie in the data directory, and what is inside belongs to them.
     const isScratch = places.covers(folder);
     const known = new Map<string, Promise<boolean>>();
-    // A folder may be a mount of a private one: everything inside is private, too.
+    // A folder may be a mount of a private folder. Then everything in it is private.
     const isPrivate = (path: string): Promise<boolean> => {
       const answer = known.get(path) ?? look(path);
       known.set(path, answer);
@@ -209,7 +209,7 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     return names.filter((name) => name.endsWith('.json')).toSorted();
   }
 
-  /** Written beside and renamed: a crash leaves the old file or the new one. */
+  /** Writes a draft and renames it, so that a crash leaves the old file or the new one. */
   async function write(sessionKey: string, record: TurnRecord): Promise<void> {
     const file = fileOf({ sessionKey, turnId: record.turnId });
     await writeFile(`${file}.new`, JSON.stringify(record), { mode: 0o600 });
@@ -222,7 +222,7 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     return (await Promise.all(texts)).map((text) => JSON.parse(text) as TurnRecord);
   }
 
-  /** Adds what a turn that has no end has changed: until the next turn began, or until now. */
+  /** Returns all records. For a turn without an end, adds its changes until the beginning of the next turn, or until now. */
   async function completed(sessionKey: string, signal: AbortSignal): Promise<readonly EndedTurnRecord[]> {
     const records = await readRecords(sessionKey);
     const complete: EndedTurnRecord[] = [];
@@ -240,7 +240,7 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     return complete;
   }
 
-  /** Turns of one folder as one change: from the first state of each file that they touched to the last. */
+  /** Merges turns of one folder into one change: the files that they touched, from their first state to their last. */
   async function merged(sessionKey: string, records: readonly EndedTurnRecord[], signal: AbortSignal) {
     const [first, last] = [records[0], records.at(-1)];
     if (first === undefined || last === undefined) return [];
@@ -259,7 +259,7 @@ export function createCheckpoints(options: CheckpointsOptions): Checkpoints {
     }
   }
 
-  /** Why a folder could not be saved, for people. */
+  /** Explains to people why a folder could not be saved. */
   function reasonOf(error: unknown, { sessionKey, folder }: CheckpointTurn): string {
     if (error instanceof AppError && ['GIT_FAILED', 'CHECKPOINT_FAILED'].includes(error.code))
       return String(error.details.reason);

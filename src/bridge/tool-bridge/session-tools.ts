@@ -295,7 +295,7 @@ function withinTurn(tool: OfferedTool, running: () => RunningTurn, policy: Permi
   };
 }
 
-/** Adds the usage of the agents that were asked. The sum has a cost only if the cost of every agent is known.  */
+/** Adds the usage of the agents that were asked. The sum has a cost only if the cost of every agent is known. */
 function sumOf(own: TurnUsage | undefined, asked: readonly TurnUsage[]): { readonly usage?: TurnUsage } {
   const all = own === undefined ? asked : [own, ...asked];
   if (all.length === 0) return {};
