@@ -18,9 +18,9 @@ import {
   requireClean,
 } from './worktree-files.ts';
 
-/** Folders of their own for sessions, made of a repository: what is done there reaches the repository by a merge and in no other way. */
+/** Creates separate folders for sessions from a repository. Changes in them reach the repository only by a merge. */
 export interface Worktrees {
-  /** Makes what a session needs, in the place of what it had. Throws WORKTREE_REFUSED with a reason. */
+  /** Creates the worktrees of a session, and removes those that it had. Throws WORKTREE_REFUSED with a reason. */
   create(request: WorktreeRequest, signal: AbortSignal): Promise<WorktreePlaces>;
   /** Undefined: the session has no worktree. */
   placesOf(sessionKey: string): Promise<WorktreePlaces | undefined>;
@@ -30,7 +30,7 @@ export interface Worktrees {
   merge(session: { readonly key: string; readonly owner: string }, step: number | undefined): Promise<MergeResult>;
   /** Removes everything of a session. Changes that were not merged stay behind as patches. */
   remove(sessionKey: string): Promise<void>;
-  /** Removes what belongs to sessions that are not open any more, such as those that died with the bridge. */
+  /** Removes the worktrees of sessions that are no longer open, for instance because the bridge has crashed. */
   sweep(ownerOf: (sessionKey: string) => Promise<string | undefined>, signal: AbortSignal): Promise<void>;
 }
 
@@ -86,7 +86,7 @@ interface SessionRecord {
 
 /** In the folder of an owner. */
 const PLACE = ['.trestle', 'worktrees'];
-/** Beside it: what was not merged before a worktree was removed. */
+/** In the same folder: changes that were not merged before their worktree was removed. */
 const UNMERGED = ['.trestle', 'unmerged'];
 const MAX_UNMERGED = 100;
 const MAX_OF_OWNER = 100;
@@ -98,7 +98,7 @@ const KEEP_MS = 60_000;
 export function createWorktrees(options: WorktreesOptions): Worktrees {
   const { folder: top, git, roots, directories, confine, clock, makeId } = options;
   const inOrder = createSessionOrder();
-  /** Sessions that are about to begin: the store does not know them yet. */
+  /** Sessions that are about to begin and are not stored yet. */
   const beginning = new Set<string>();
   const placeOf = (sessionKey: string, ...names: string[]) => join(top, sessionKey, ...names);
   const folderOf = (record: SessionRecord, { names }: WorktreeRecord) => join(record.root, ...names);
@@ -113,7 +113,7 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
     }
   }
 
-  /** Written beside and renamed: a crash leaves the old file or the new one. */
+  /** Writes a draft and renames it, so that a crash leaves the old file or the new one. */
   async function write(sessionKey: string, record: SessionRecord): Promise<void> {
     await mkdir(placeOf(sessionKey), { recursive: true, mode: 0o700 });
     const file = placeOf(sessionKey, 'record.json');
@@ -131,7 +131,7 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
     throw refused(`your sessions have ${count} worktrees, and at most ${MAX_OF_OWNER} are kept; close some of them`);
   }
 
-  /** The folder of the owner that the repository is in; the innermost, where several are. */
+  /** Returns the owner's folder that contains the repository; the innermost one if there are several. */
   async function rootOf(owner: string, repository: string): Promise<string> {
     const real = await Promise.all((await roots.of(owner)).map((root) => realpath(root).catch(() => '')));
     const around = real.filter((root) => root !== '' && `${repository}${sep}`.startsWith(withSeparator(root)));
@@ -156,7 +156,7 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
 
   async function removeFolder(root: string, names: readonly string[]): Promise<void> {
     const above = await openFolder(confine(root), names.slice(0, -1)).catch((error: unknown) => {
-      // The folder is gone, or something else is in its place, which is not ours to remove.
+      // The folder does not exist, or was replaced by something that does not belong to us.
       if (error instanceof AppError || ['ENOENT', 'ENOTDIR', 'ELOOP'].includes(errorCode(error))) return undefined;
       throw error;
     });
@@ -168,12 +168,12 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
     }
   }
 
-  /** Writes the changes of a worktree that were not merged beside it. What git cannot read is moved there as it is. */
+  /** Writes the unmerged changes of a worktree as a patch. A worktree that git cannot read is moved as it is. */
   async function keepUnmerged(sessionKey: string, record: SessionRecord, step: number): Promise<void> {
     const worktree = record.worktrees[step];
     if (worktree === undefined || worktree.isRemoved) return;
     const folder = folderOf(record, worktree);
-    // A folder that is gone, or that something else has taken the place of, has nothing of ours.
+    // A folder that does not exist, or was replaced, has no changes of the session.
     const place = await directories.check(folder, record.owner).catch(() => undefined);
     if (place !== folder) return;
     const { signal, release } = deadline(clock, KEEP_MS);
@@ -229,7 +229,7 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
       return { names: [...PLACE, sessionKey, ...own], branch, base: commit, isRemoved: false };
     });
     const record = { owner, repository: folder, root, isRun: steps > 0, worktrees };
-    // Before the first folder is made, so that a crash leaves nothing that nobody knows of.
+    // Written before the first folder is created, so that a sweep finds the folders after a crash.
     await write(sessionKey, record);
     for (const [step, worktree] of worktrees.entries()) {
       const gitFolder = gitFolderOf(sessionKey, step);
@@ -321,7 +321,7 @@ export function createWorktrees(options: WorktreesOptions): Worktrees {
   };
 }
 
-/** Of the patches that lie in a folder, the newest stay. */
+/** Removes the oldest patches beyond the limit. */
 async function dropOldest(kept: ConfinedFolder): Promise<void> {
   const names = await readdir(kept.entry('.'));
   if (names.length <= MAX_UNMERGED) return;
@@ -330,7 +330,7 @@ async function dropOldest(kept: ConfinedFolder): Promise<void> {
   for (const { name } of oldest) await rm(kept.entry(name), { recursive: true, force: true });
 }
 
-/** The worktrees in which a turn works: a start makes those that it asks for, and ends those that the session had. */
+/** Returns the worktrees of a turn. A start creates those that it asks for, and removes those that the session had. */
 export async function placesForTurn(
   worktrees: Pick<Worktrees, 'create' | 'placesOf' | 'remove'>,
   session: Pick<LiveSession, 'key' | 'id' | 'owner' | 'workingDirectory'>,
@@ -361,7 +361,7 @@ function withSeparator(path: string): string {
   return path.endsWith(sep) ? path : path + sep;
 }
 
-/** The name of a session as git accepts it in that of a branch. Names that become the same are told apart by the folder. */
+/** Turns the name of a session into a part of a branch name. Sessions may get the same name, because their folders differ. */
 function branchName(sessionId: string, sessionKey: string): string {
   const plain = sessionId
     .replaceAll(/[^A-Za-z0-9_-]+/g, '-')

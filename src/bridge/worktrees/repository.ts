@@ -12,18 +12,18 @@ export interface Repository {
   readonly index: string;
   /** The branch that is checked out, and its commit. The branch is empty where a commit is checked out without one. */
   head(): Promise<{ readonly branch: string; readonly commit: string }>;
-  /** What a branch, a tag, `HEAD` or a whole commit id stands for; undefined when there is no such thing. */
+  /** Returns the object id of a branch, a tag, `HEAD` or a full commit id; undefined if it does not exist. */
   resolve(name: string): Promise<string | undefined>;
-  /** Whether another git is changing the index now. */
+  /** Whether another git process is changing the index now. */
   isLocked(): Promise<boolean>;
-  /** Makes a branch another commit; false when the branch is not at `from` any more, or another git is changing it. */
+  /** Moves a branch to another commit. False when the branch is no longer at `from`, or another git process is changing it. */
   moveBranch(branch: string, from: string, to: string): Promise<boolean>;
 }
 
 const OID = /^[0-9a-f]{40}$/;
 const MAX_REF_BYTES = 1024;
 const MAX_PACKED_BYTES = 32 * 1024 * 1024;
-/** More objects than that, one file each, are not looked through: `git gc` packs them. */
+/** The maximum number of loose objects that are checked; `git gc` packs them. */
 const MAX_LOOSE_FILES = 200_000;
 
 /** Throws WORKTREE_REFUSED where the folder is not a repository that can be used without its settings. */
@@ -124,8 +124,8 @@ export async function openRepository(root: ConfinedRoot): Promise<Repository> {
 }
 
 /**
- * Refuses what leads out of the repository, or cannot be read without its settings. A link among its objects would let its owner
- * read the objects of somebody else.
+ * Refuses repositories that use files outside of themselves, or cannot be read without their settings. A link among the objects would
+ * let the owner read the objects of somebody else.
  */
 async function requirePlain(folder: ConfinedFolder): Promise<void> {
   for (const name of ['objects/info/alternates', 'objects/info/http-alternates', 'commondir', 'reftable']) {
@@ -155,7 +155,7 @@ async function requirePlain(folder: ConfinedFolder): Promise<void> {
   }
 }
 
-/** What git accepts as a name, as far as it matters for a path. */
+/** Whether git accepts a reference name, as far as it matters for its path. */
 function isRefName(ref: string): boolean {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: names of files must not have them
   if (/[\u0000-\u001f\u007f\\]/.test(ref) || ref.length > MAX_REF_BYTES) return false;

@@ -10,7 +10,7 @@ import { GIT_SETTINGS, type Git } from '../checkpoints/run-git.ts';
 import type { MergeResult } from '../contract/files.ts';
 import { openRepository, type Repository, refused } from './repository.ts';
 
-/** A folder of git of our own, through which we read a repository and the worktrees that were made of it. */
+/** A git folder of our own, which is used to read a repository and its worktrees. */
 export interface Workshop {
   readonly git: Git;
   readonly gitFolder: string;
@@ -18,7 +18,7 @@ export interface Workshop {
 }
 
 export interface NewWorktree {
-  /** Empty, and made just now. */
+  /** A new and empty folder. */
   readonly folder: ConfinedRoot;
   readonly branch: string;
   readonly commit: string;
@@ -28,10 +28,10 @@ const MAX_FILES = 200_000;
 const MAX_BYTES = 4 * 1024 ** 3;
 const MAX_INDEX_BYTES = 256 * 1024 * 1024;
 const MAX_NAMED = 5;
-/** Of the repository in a worktree, which belongs to its agent. */
+/** The git settings in a worktree, where its agent works. */
 const AGENT_SETTINGS = '[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n';
 
-/** Makes the folder of git, which sees the objects of the repository and nothing else of it. */
+/** Creates the git folder. It uses the objects of the repository, and neither its settings nor its references. */
 export async function makeWorkshop(gitFolder: string, { objects }: Repository): Promise<void> {
   if (objects.includes('\n')) throw refused('its path has a line break in it; use another folder');
   await rm(gitFolder, { recursive: true, force: true });
@@ -43,7 +43,7 @@ export async function makeWorkshop(gitFolder: string, { objects }: Repository): 
   await writeFile(join(gitFolder, 'objects', 'info', 'alternates'), `${objects}\n`);
 }
 
-/** The commit that a worktree begins with. Throws WORKTREE_REFUSED where there is none, or it cannot be written as files. */
+/** Returns the commit that a worktree starts from. Throws WORKTREE_REFUSED if there is none. */
 export async function findBase(workshop: Workshop, repository: Repository, base: string | undefined): Promise<string> {
   const { git, gitFolder, signal } = workshop;
   const run = (...args: string[]) => git.run(args, { gitFolder, workTree: repository.root, signal });
@@ -67,7 +67,7 @@ export async function requireClean(workshop: Workshop, repository: Repository, c
   );
 }
 
-/** The files that git knows and that differ from the commit. */
+/** Returns the tracked files that differ from the commit. */
 async function changedFiles(workshop: Workshop, repository: Repository, commit: string): Promise<readonly string[]> {
   const { git, gitFolder, signal } = workshop;
   const { root: workTree } = repository;
@@ -184,10 +184,10 @@ export async function diffWorktree(workshop: Workshop, folder: ConfinedRoot, com
   return git.run([...args, commit, tree], { gitFolder, workTree: folder, signal });
 }
 
-/** What is written into the repository of a person must survive a power failure. */
+/** Makes git flush what it writes into the repository of a person, so that it survives a power failure. */
 export const SAFE_WRITE = ['-c', 'core.fsync=committed'];
 
-/** What `-z` prints. Throws WORKTREE_REFUSED for a name that is not UTF-8. */
+/** Parses names that git prints with `-z`. Throws WORKTREE_REFUSED for a name that is not UTF-8. */
 export function namesIn(printed: Buffer): readonly string[] {
   if (!isUtf8(printed)) throw refused('it has names of files that are not UTF-8');
   return printed.toString().split('\0').filter(Boolean);
@@ -205,7 +205,7 @@ function requireModest(listed: Buffer): void {
   }
 }
 
-/** Without an index, every file counts as removed from it. */
+/** Copies the index of the repository. Without one, every file counts as removed from it. */
 async function copyIndex({ root }: Repository, target: string): Promise<void> {
   await rm(target, { force: true });
   const folder = await openFolder(root, ['.git']);
@@ -237,7 +237,7 @@ interface MergeOptions extends Workshop {
 }
 
 interface Merged extends MergeResult {
-  /** The commit with the files of the worktree: what the worktree is compared with from now on. */
+  /** The commit with the files of the worktree, which later merges compare the worktree with. */
   readonly worktreeCommit: string;
 }
 
@@ -275,7 +275,7 @@ export async function mergeWorktree(options: MergeOptions): Promise<Merged> {
   const changes = await state.compare(head.commit, result, signal);
   const paths = changes.map(({ path }) => path);
   await requireUnstaged();
-  // What is written is the state after the merge, in the place of that before it.
+  // Swapped, because the state after the merge is to be written.
   const files = changes.map((change) => ({ ...change, before: change.after, after: change.before }));
   await restoreFiles({ ...options, root, state, files }).catch(toRefusal);
   const input = paths.map((path) => `${path}\0`).join('');
