@@ -6,7 +6,7 @@ import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { RelayedFile } from '../agents/agent-provider.ts';
 import { networkReason } from '../agents/post-for-events.ts';
 
-/** What a signed path leads to: a file that this bridge keeps, or the link of another bridge. */
+/** The target of a signed path: a file that this bridge keeps, or the link of another bridge. */
 export type SignedFile =
   | { readonly expiresAt: number; readonly artifactId: string }
   | { readonly expiresAt: number; readonly place: string; readonly path: string };
@@ -24,7 +24,7 @@ export interface ArtifactLinks {
 }
 
 const PREFIX = '/artifacts/';
-/** In the name of a place: between the id of an agent and that of its runner. */
+/** Separates the id of an agent from the id of its runner in the name of a place. */
 export const RUNNER_MARK = '~';
 const MAX_PATH_LENGTH = 6000;
 const SEGMENT = /^[\w.!~*'()%-]{1,1024}$/;
@@ -83,7 +83,7 @@ export function relinkArtifacts(result: unknown, relay: (path: string) => string
 export interface FileRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Where the file is, for the error. */
+  /** The node or agent that has the file; shown in the error. */
   readonly place: string;
   readonly signal: AbortSignal;
   readonly dispatcher?: Dispatcher;

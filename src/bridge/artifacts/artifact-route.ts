@@ -12,14 +12,14 @@ export interface DownloadParts {
   readonly clock: Pick<Clock, 'after'>;
   /** Aborts when the bridge stops. */
   readonly stopped: AbortSignal;
-  /** Request a file by the link of another bridge: of a node, or of a remote agent, which may be unknown. */
+  /** Request a file by the link of another bridge, which is a node or a remote agent. Undefined: the agent is unknown. */
   fromNode(id: string, path: string, signal: AbortSignal): Promise<RelayedFile>;
   fromAgent(id: string, path: string, signal: AbortSignal, runner?: string): Promise<RelayedFile> | undefined;
   /** Requests a file of another instance of this database. Undefined: there are no others. */
   fromInstance: ((row: KeptFile['row'], signal: AbortSignal) => Promise<RelayedFile>) | undefined;
 }
 
-/** Downloads through this bridge at the same time, and how long one may take. */
+/** The maximum number of simultaneous downloads through this bridge, and the time limit of each. */
 const MAX_RELAYED = 64;
 const MAX_RELAY_MS = 15 * 60_000;
 
@@ -79,7 +79,7 @@ export function createDownload({ artifacts, clock, stopped, ...parts }: Download
   };
 }
 
-/** A name from a link or a header, which hold ASCII only; as it stands where it is not encoded properly. */
+/** Decodes a name from a link or a header. Returns it unchanged if it is not properly encoded. */
 export function decodeName(name: string): string {
   try {
     return decodeURIComponent(name);
@@ -88,7 +88,7 @@ export function decodeName(name: string): string {
   }
 }
 
-/** RFC 8187: escapes the characters that encodeURIComponent leaves and a header must not hold. */
+/** Encodes a name as RFC 8187 requires, including the characters that encodeURIComponent leaves unchanged. */
 function encodeName(name: string): string {
   return encodeURIComponent(name.toWellFormed()).replaceAll(/['()*]/g, (character) => {
     return `%${character.charCodeAt(0).toString(16).toUpperCase()}`;

@@ -13,9 +13,9 @@ import type { ArtifactRow } from '../storage/bridge-schema.ts';
 import type { ArtifactStore } from '../storage/file-stores.ts';
 import { type ArtifactLinks, MAX_ARTIFACT_BYTES, type SignedFile } from './artifact-links.ts';
 
-/** Files that turns produced: kept as they were when the turn ended, for as long as their links are good. */
+/** Keeps the files that turns produced, as they were at the end of the turn, until their links expire. */
 export interface Artifacts {
-  /** Keeps copies. What is too large, gone, or outside the working directory is left out. */
+  /** Keeps copies. Leaves out files that are too large, do not exist, or are outside of the working directory. */
   keep(
     turn: ArtifactOrigin,
     paths: readonly string[],
@@ -23,13 +23,13 @@ export interface Artifacts {
     outputs?: readonly LongOutput[],
   ): Promise<readonly Artifact[]>;
   /**
-   * The file behind a signed path, or the link of another bridge. Throws for a path that is forged (403), too old (410)
-   * or leads to a file that is gone (404).
+   * Returns the file of a signed path, or the link of another bridge. Throws for a path that is forged (403) or expired (410), and for a
+   * file that no longer exists (404).
    */
   find(path: string): Promise<KeptFile | Extract<SignedFile, { path: string }>>;
-  /** Deletes what the turns of a session have produced: its links lead nowhere then (404). */
+  /** Deletes the files of a session. Their links then return 404. */
   removeSession(sessionKey: string): Promise<void>;
-  /** Deletes what no link leads to any more. */
+  /** Deletes files whose links have expired. */
   sweep(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ interface ArtifactOrigin {
   readonly workingDirectory: string;
 }
 
-/** A text that is too long for the result. It is read while it is written to the disk, because it may be too large for memory. */
+/** A text that is too long for the result. It is streamed to the disk, because it may be too large for memory. */
 export interface LongOutput {
   /** Its file name without the extension. */
   readonly label: string;
@@ -70,7 +70,7 @@ interface ArtifactsOptions {
   readonly logger: Pick<Logger, 'warn'>;
 }
 
-/** How long a link is good. */
+/** How long a link is valid. */
 const LINK_MS = 24 * 3_600_000;
 const MAX_FILES = 20;
 const CHUNK_BYTES = 256 * 1024;
@@ -118,7 +118,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     return { relativePath, label, contentType, sizeBytes, sha256, downloadUrl: links.sign(id, label, expiresAt) };
   }
 
-  /** Removes a copy whose row was not stored: no link would lead to it. */
+  /** Returns a handler that removes a copy whose row was not stored. */
   function removing(file: string): (error: unknown) => Promise<never> {
     return async (error) => {
       await rm(file, { force: true });
@@ -157,7 +157,7 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     }).catch(notKept(origin));
   }
 
-  /** Keeps as much of a long text as there is room for; the name says when that is not all of it. */
+  /** Keeps as much of a long text as there is room for. If it is cut, the file name says so. */
   function keepOutput(
     origin: ArtifactOrigin,
     { label, chunks }: LongOutput,
@@ -264,7 +264,7 @@ async function* readChunks(handle: FileHandle, most: number): AsyncGenerator<Uin
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, null);
     if (bytesRead === 0) return;
     total += bytesRead;
-    // The file grows while it is read, so it is still being written.
+    // The file grew while it was read, so the program that writes it has not finished.
     if (total > most) throw new AppError('TOOL_CALL_REFUSED', { reason: 'the file is too large' });
     yield buffer.subarray(0, bytesRead);
   }
@@ -328,7 +328,7 @@ interface ProducedPaths {
 
 const MAX_PATHS = 100;
 
-/** What counts is the place of a completed tool call of kind `edit`: nothing is guessed from texts or from folders. */
+/** Collects the locations of completed tool calls of kind `edit`. Texts and folders are not searched for files. */
 export function createProducedPaths(): ProducedPaths {
   const found = new Set<string>();
   /** Some agents name the place when a call begins, and not again when it has ended. */
