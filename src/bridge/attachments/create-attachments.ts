@@ -27,17 +27,17 @@ import {
   safeName,
 } from './given-files.ts';
 
-/** Files that come with prompts: uploaded before, or inside of a call. */
+/** Keeps files that are sent with prompts: uploads, and files inside of a call. */
 export interface Attachments {
   /** Keeps a file for 24 hours. Throws ATTACHMENTS_FULL. */
   upload(owner: string, name: string, contentType: string, bytes: Buffer): Promise<UploadedAttachment>;
-  /** Throws ATTACHMENT_NOT_FOUND unless the owner has all that were uploaded. */
+  /** Throws ATTACHMENT_NOT_FOUND unless the owner has all of the uploads. */
   check(owner: string, files: readonly GivenFile[]): Promise<void>;
   /** Puts the files of a turn where its agent can read them, in a folder of the session. */
   place(target: PlaceTarget, files: readonly GivenFile[]): Promise<readonly PlacedFile[]>;
-  /** The files of a job as uploads that are kept until the job needs them. */
+  /** Turns the files of a job into uploads that are kept until the job has run. */
   forJob(owner: string, params: AttachmentParams, until: number): Promise<AttachmentParams>;
-  /** The params of a call for another bridge, which does not have what was uploaded here. */
+  /** Returns the params of a call for another bridge, with the content of uploads, because that bridge does not have them. */
   inCall(owner: string, params: unknown): Promise<unknown>;
   stop(): Promise<void>;
 }
@@ -71,7 +71,7 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
   const { folder, confine, clock, makeId, logger } = options;
   const store = createAttachmentStore(options.database);
   const fileOf = (id: string) => join(folder, id);
-  /** One upload after the other is counted, so that several at the same time do not take more than the limit. */
+  /** Uploads are counted one after the other, so that simultaneous ones cannot exceed the limit. */
   let counted: Promise<unknown> = Promise.resolve();
 
   async function removeFiles(ids: readonly string[]): Promise<void> {
@@ -79,7 +79,7 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
     for (const id of ids) await rm(fileOf(id), { force: true });
   }
 
-  /** What was used goes first, because its session has a copy. */
+  /** Removes uploads that were used, oldest first, because their sessions have copies. */
   async function makeRoom(owner: string, wanted: number): Promise<void> {
     const limit = options.maxBytesOfOwner;
     let used = await store.bytesOf(owner);
@@ -146,7 +146,7 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
     }
   }
 
-  /** Where the agent finds the files. The way there is walked without following links: an agent may have put some there. */
+  /** Writes the files where the agent can read them. Links in the path are not followed, because an agent may have created them. */
   async function place({ owner, folder: own, shelf: shelves, turnId }: PlaceTarget, files: readonly GivenFile[]) {
     const rows = await findStored(owner, storedIds(files));
     const target = await openFolder(confine(own), [ATTACHMENT_FOLDER, turnId], { create: true }).catch(notAFolder);
@@ -172,7 +172,7 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
         const sizeBytes = bytes.length;
         const read = () => readPlaced(confine(own), join(ATTACHMENT_FOLDER, turnId, name), sizeBytes);
         const fencedPath = shelf === undefined ? undefined : join(shelf, name);
-        // The same file: it takes no more room, and nobody in the sandbox can change it.
+        // A hard link needs no more space, and programs in the sandbox cannot change the file through it.
         if (fencedPath !== undefined) await link(target.entry(name), fencedPath);
         placed.push({ name, sizeBytes, path: join(target.path, name), fencedPath, ...kindOf(given, bytes), read });
       }
@@ -274,7 +274,7 @@ function nameOf(file: GivenFile): string {
   return file.kind === 'stored' ? 'file' : file.name;
 }
 
-/** Types that programs send when they do not know better. */
+/** Matches the types that programs send when they do not know the type. */
 const ANY_TYPE = /^application\/(?:octet-stream|x-www-form-urlencoded)\b/i;
 
 function typeOf(name: string, given: string): string {
@@ -282,7 +282,7 @@ function typeOf(name: string, given: string): string {
   return plain;
 }
 
-/** Reads a file that an agent can change: only where it was put, and not more than was put there. */
+/** Reads a placed file. The agent may have changed it: links are not followed, and no more bytes are read than were placed. */
 function readPlaced(root: ConfinedRoot, path: string, sizeBytes: number): Promise<Buffer> {
   return withFile(root, path, async ({ handle, size }) => {
     if (size > sizeBytes) throw refused('the file has changed since it was given');

@@ -72,10 +72,10 @@ export function safeName(name: string): string {
   return `${cut.toWellFormed().replaceAll('\ufffd', '')}${extension}`;
 }
 
-/** The same name, or with a number where it is taken. */
+/** Returns the name, with a number in front if it is taken. */
 export function freeName(name: string, taken: Set<string>): string {
   for (let count = 2, free = name; ; count += 1) {
-    // Some disks do not tell cases apart.
+    // Some file systems are not case-sensitive.
     const known = free.toLowerCase();
     if (!taken.has(known)) {
       taken.add(known);
@@ -89,7 +89,7 @@ function oneLine(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ').trim();
 }
 
-/** How the first bytes of the images begin that models take. */
+/** The first bytes of the image types that models accept. */
 const IMAGES: readonly (readonly [type: string, matches: (head: Buffer) => boolean])[] = [
   ['image/png', (head) => head.subarray(0, 8).toString('latin1') === '\x89PNG\r\n\x1a\n'],
   ['image/jpeg', (head) => head.subarray(0, 3).toString('latin1') === '\xff\xd8\xff'],
@@ -99,12 +99,12 @@ const IMAGES: readonly (readonly [type: string, matches: (head: Buffer) => boole
 
 const TEXT_TYPES = /^(?:text\/|application\/(?:.*[+.-])?(?:json|xml|yaml|toml|sql|javascript|typescript|x-sh)\b)/;
 
-/** An image by its bytes: what a file is called does not count, because models refuse a wrong type. */
+/** Returns the type of an image by its first bytes. Its name is ignored, because models refuse a wrong type. */
 export function imageType(head: Buffer): string | undefined {
   return IMAGES.find(([, matches]) => matches(head))?.[0];
 }
 
-/** Whether bytes are a text that can be shown: called so, or of no known type, and readable. */
+/** Whether bytes can be shown as text: their type is a text type or unknown, and they are valid UTF-8. */
 export function isShownAsText(contentType: string, bytes: Buffer): boolean {
   const isText = TEXT_TYPES.test(contentType) || contentType === 'application/octet-stream';
   return isText && bytes.length > 0 && isUtf8(bytes) && !bytes.includes(0);
