@@ -165,8 +165,8 @@ export function createLiveTurn(id: string, request: TurnRequest, createdAt: numb
 }
 
 /**
- * Lets calls about one session in one after the other, as they came: a message that follows a start on the heels finds its
- * session, and of two calls with one idempotency key the second finds the turn of the first.
+ * Runs calls about one session one after the other, in their order. A message directly after a start finds its session, and the
+ * second of two calls with the same idempotency key finds the turn of the first.
  */
 export function createSessionOrder() {
   /** By session, what the next call about it has to wait for. */
@@ -195,14 +195,14 @@ export function forgetUnbegun(session: LiveSession, table: Pick<SessionTable, 'r
   hub.end(session.key);
 }
 
-/** Asks a turn to end; its outcome tells when it has. The first reason counts. */
+/** Asks a turn to end; its outcome resolves when it has ended. The first reason counts. */
 export function stopTurn(turn: LiveTurn, reason: StopReason): void {
   if (turn.stopReason !== undefined) return;
   turn.stopReason = reason;
   turn.stopping.abort();
 }
 
-/** The sessions in memory: those that work, and some that did lately. All others are in the store. */
+/** The sessions in memory: those with turns, and recently used ones. All others are only in the store. */
 export interface SessionTable {
   /** The owner's session of that name, be it closed. */
   loadOwn(owner: string, sessionId: string): Promise<LiveSession | undefined>;
@@ -230,9 +230,9 @@ interface SessionTableOptions {
   usedElsewhere(sessionKey: string, upTo: number): void;
 }
 
-/** Sessions with nothing to do stay while there are fewer than this. */
+/** Idle sessions stay in memory while there are fewer sessions than this. */
 const MAX_IDLE = 1000;
-/** So long they stay in any case: a call may be about to use them. */
+/** The minimum time that idle sessions stay in memory, because a call may be about to use them. */
 const IDLE_MS = 60_000;
 
 export function createSessionTable(options: SessionTableOptions): SessionTable {
@@ -349,8 +349,8 @@ interface EarlyFollower {
 }
 
 /**
- * Who follows a session before it starts: an app that submits a job gets its answer before the job's session begins.
- * There is one entry for each connection, until it goes.
+ * Connections that follow a session before it starts: an app that submits a job gets its response before the session of the job
+ * begins. Each connection has one entry until it closes.
  */
 interface EarlyFollowers {
   add(principal: Principal, sessionId: string, afterSeq: number, receiver: NotificationSink): void;

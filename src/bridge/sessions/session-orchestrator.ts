@@ -49,24 +49,24 @@ export interface SessionOrchestrator {
   /** Whether the principal itself has a session of that name or thread that is open, or about to be. */
   hasOwn(principal: Principal, name: SessionName): Promise<boolean>;
   /**
-   * Ends a session that nobody has used since, as `session.close` does; of a session that is closed since then already,
-   * removes the rest. False when the session is in use.
+   * Closes a session that was not used since the given time, as `session.close` does. Removes the rest of a session that is closed
+   * already. False when the session is in use.
    */
   expire(owner: string, sessionId: string, since: number): Promise<boolean>;
-  /** Makes a connection a client of a session, from that number on; without one, from now on. It may have yet to start. */
+  /** Makes a connection a client of a session, from the given number on, or from now on without one. The session may start later. */
   follow(
     principal: Principal,
     sessionId: string,
     afterSeq: number | undefined,
     receiver: NotificationSink,
   ): Promise<void>;
-  /** The connection is gone. */
+  /** Removes a connection that has closed. */
   forget(receiver: NotificationSink): void;
-  /** Cancels every turn that is meant, by the owner of its session and by who has asked for it. */
+  /** Cancels all turns for which `isMeant` returns true, given the owner of the session and the principal of the turn. */
   cancelWhere(isMeant: (owner: string, principal: Principal) => boolean): void;
-  /** Takes no new turns; resolves when those under way have ended. */
+  /** Refuses new turns. Resolves when the running ones have ended. */
   settle(): Promise<void>;
-  /** Takes no new turns, ends those under way, and waits until they are stored. */
+  /** Refuses new turns, stops the running ones, and waits until they are stored. */
   interrupt(): Promise<void>;
 }
 
@@ -78,11 +78,11 @@ export interface SessionOrchestratorOptions extends Pick<Runtime, 'clock' | 'mak
   readonly hub: UpdateHub;
   readonly resumption: TurnResumption;
   readonly limits: TurnLimits;
-  /** Lets go of a conversation at its agent, and of the session's scratch folder; resolves when that is out of the way. */
+  /** Closes the conversation at the agent and removes the session's scratch folder. Resolves when the session can be started again. */
   discard(session: LiveSession): Promise<void>;
 }
 
-/** Turns that may wait behind the one that runs. */
+/** The maximum number of turns that wait behind the running one. */
 const MAX_WAITING = 32;
 const START = 'session.start';
 const MESSAGE = 'session.message';
@@ -107,11 +107,11 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     return answerOf(await admitted.outcome.promise);
   }
 
-  /** Puts a new turn into the line of its session. */
+  /** Adds a new turn to the queue of its session. */
   async function begin(request: TurnRequest, client: TurnClient): Promise<{ readonly promise: Promise<string> }> {
     for (;;) {
       const found = await find(request);
-      // From here until the turn stands in line nothing waits: of two calls one comes first, and after what is being ended here.
+      // No await between this check and the enqueueing: otherwise two calls could both pass the check.
       const before = found?.closing ?? found?.held ?? (found?.stream.isAbandoned() ? found.running : undefined);
       if (before === undefined) return { promise: take(found, request, client) };
       await before.catch(noop);
@@ -130,7 +130,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     if (isDraining) throw new AppError('SHUTTING_DOWN');
     const { principal } = given;
     const request = found === undefined ? given : { ...given, principal: workingFor(principal, found.owner) };
-    // The caller may have been paused since the request came: what `cancelWhere` has not seen must not begin.
+    // The caller may have been paused since the request arrived, and `cancelWhere` has not seen this turn.
     if (request.principal.credential?.isLive() === false) throw new AppError('UNAUTHORIZED');
     const isStart = request.method === START;
     if (!isStart && !(found?.stored === 'open' || (found?.turns.length ?? 0) > 0)) {
@@ -143,7 +143,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     const session = found ?? table.create(request.principal.id, request.sessionId);
     const { stays } = client;
     const turnId = makeId('turn-');
-    // A connection that stays is a client of the session. An answer has the updates of its own turn only.
+    // A connection that stays becomes a client of the session. A response over HTTP only has the updates of its own turn.
     const sink = stays || client.sink === undefined ? client.sink : ofTurn(client.sink, turnId);
     if (sink !== undefined) hub.subscribe(session.key, sink);
     const live = enqueue(session, request, turnId);
@@ -153,7 +153,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     });
   }
 
-  /** The caller gets the outcome after all updates of the turn, however slowly it reads them. */
+  /** Resolves with the outcome after the caller has received all updates of the turn, even if it reads slowly. */
   async function outcomeFor({ key }: LiveSession, live: LiveTurn, sink: NotificationSink): Promise<string> {
     const outcome = await live.outcome;
     await hub.reached(key, sink, live.lastSeq);
@@ -167,14 +167,14 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       const found = await table.loadOwn(owner, sessionId);
       const repeatsStart =
         isRetry && found !== undefined && (await records.isLastTurn(found, START, request.requestId));
-      // From here until the turn stands in line nothing waits.
+      // No await between these checks and the enqueueing.
       if (isDraining) throw new AppError('SHUTTING_DOWN');
       if (found !== undefined && (found.state === 'elsewhere' || isBusy(found))) return undefined;
-      // A job takes a place now or waits in the table of jobs, so that it does not stand in the way of its session.
+      // A job takes a place now or stays in the table of jobs, so that it does not block other turns of its session.
       if (!limits.mayOpen(principal) || !limits.running.hasRoom(idsOf(principal))) return undefined;
       limits.opened(principal);
       limits.running.tryEnter(idsOf(principal));
-      // A run of several agents that was interrupted goes on, also where this job has started the session.
+      // An interrupted multi-agent run is resumed, even if this job has started the session.
       const startsAgain = (newSession || repeatsStart) && !(isRetry && hasProgress(found?.reference, request.taskId));
       const continues = !startsAgain && found?.stored === 'open' && found.reference !== '';
       const session = found ?? table.create(owner, sessionId);
@@ -193,13 +193,13 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     const { key, stream, stored } = session;
     for (const { receiver, afterSeq } of early.admit(session, stored !== 'open')) {
       if (stored !== 'open') hub.subscribe(key, receiver, stream.shownSeq());
-      // Another instance has started it since the connection came, which may have followed it there.
+      // Another instance has started it in the meantime, and the connection may follow it there already.
       else if (hub.sentUpTo(key, receiver) === undefined)
         hub.subscribeAfter(key, receiver, afterSeq).catch(() => receiver.lost());
     }
   }
 
-  /** Puts a turn at the end of the line of its session. */
+  /** Adds a turn to the end of the queue of its session. */
   function enqueue(session: LiveSession, request: TurnRequest, turnId: string, hasPlace = false): LiveTurn {
     const live = createLiveTurn(turnId, request, clock.now());
     live.hasPlace = hasPlace;
@@ -241,7 +241,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     forgetUnbegun(session, table, hub);
   }
 
-  /** A turn comes first in its session and waits for a place: its caller gets the notice that it was accepted. */
+  /** Tells the caller that its turn was accepted. Called when the first turn of a session waits for a place. */
   function waits(session: LiveSession, turn: LiveTurn): void {
     turn.request.accepted();
     if (session.stored === 'open' && !turn.isStored) announce(session, turn);
@@ -251,7 +251,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     for (const listener of idleListeners) listener();
   }
 
-  /** Does something to the sessions that are meant, in the order of the calls about each. */
+  /** Calls `act` for each session of that name or thread, in the order of the calls about the session. */
   async function toEach<Result>(
     principal: Principal,
     method: string,
@@ -278,7 +278,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     for (const one of session.turns) stopTurn(one, 'cancelled');
   }
 
-  /** In an object, so that who waits for the order of calls does not wait for the end of the session. */
+  /** Starts to close a session. The promise is in an object, because an async function would otherwise wait for it. */
   function beginClose(session: LiveSession): { readonly closed: Promise<void> } {
     session.closing ??= closeOne(session).finally(() => {
       session.closing = undefined;
@@ -292,7 +292,7 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     change(session, { kind: 'close' });
     stopAll(session);
     await Promise.all([session.running, session.held]);
-    // Another bridge has taken it: what is left of it, and who follows it here, belong to that one.
+    // Another bridge has taken the session, with its stored state and its followers.
     if (session.stream.isAbandoned()) return leaveClosing(session);
     if (session.stored !== 'open') return void change(session, { kind: 'closed', now: clock.now() });
     const discarded = discard(session);
@@ -354,12 +354,12 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
       return expired !== undefined;
     },
     async follow(principal, sessionId, afterSeq, receiver) {
-      // It may start while it is looked for, and the connection may go.
+      // The session may start, and the connection may close, while the session is looked up.
       early.add(principal, sessionId, afterSeq ?? 0, receiver);
       const session = await table.load(principal, sessionId);
       if (session === undefined || !early.isWaiting(receiver)) return;
       if (session.stored !== 'open') {
-        // Of one that is about to begin nothing was told yet; and nobody knows whether it will.
+        // A session that is about to start has no updates yet, and its start may fail.
         if (session.turns.length > 0) admitEarly(session);
         return;
       }

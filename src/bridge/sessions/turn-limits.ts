@@ -7,7 +7,7 @@ import type { BridgeSettings } from '../settings.ts';
 /** One principal, or several that a place counts for: a person and the team that they work for. */
 export type Counted = string | readonly string[];
 
-/** A number of places that principals share: none can take them all, and none waits behind the backlog of another. */
+/** A number of places that principals share fairly: none can take all of them, and none waits behind the backlog of another. */
 export interface FairGate {
   /** Whether `tryEnter` would succeed right now. */
   hasRoom(counted: Counted): boolean;
@@ -171,7 +171,7 @@ export async function takePlace(gate: FairGate, counted: Counted, signal: AbortS
   return gate.enter(counted, signal);
 }
 
-/** Those who are counted together wait in one line, so that one who waits for the team does not hold up their own work. */
+/** Returns the name of a queue. A person's work for a team has another queue than their own work, so that neither blocks the other. */
 function lineOf(counted: Counted): string {
   return [counted].flat().join('\n');
 }

@@ -6,13 +6,13 @@ import type { RoutingResolution } from '../contract/routing.ts';
 import type { SessionResult } from '../contract/session.ts';
 import { splitTextLast, type TurnStage, withTextLast } from './update-text.ts';
 
-/** What a result says however the turn ends. */
+/** The members of a result that do not depend on how the turn ends. */
 export type ResultBase = Omit<
   SessionResult,
   'success' | 'status' | 'output' | 'summary' | 'message' | 'error' | 'code' | 'stopReason' | 'usage'
 >;
 
-/** How a turn came out: a normal result, or an error of the call. */
+/** The outcome of a turn: a normal result, or an error of the call. */
 export type TurnOutcome = SessionResult | TurnFailure;
 
 export interface TurnFailure {
@@ -82,7 +82,7 @@ export function stageOf(outcome: TurnOutcome): TurnStage {
   return outcome.status;
 }
 
-/** What people read in the last update of the turn. */
+/** Returns the message of the last update of the turn. */
 export function lastWords(outcome: TurnOutcome): string {
   return 'failure' in outcome ? outcome.failure.code : (outcome.error ?? outcome.summary);
 }

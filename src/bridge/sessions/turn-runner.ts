@@ -155,7 +155,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     }
   }
 
-  /** One line for each turn, so that a failed one leaves a trace. What was asked and answered is not logged. */
+  /** Logs one line for each turn. Prompts and outputs are not logged. */
   function logEnd(session: LiveSession, turn: LiveTurn, outcome: TurnOutcome): void {
     const isError = 'failure' in outcome;
     const line = {
@@ -188,7 +188,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     const mcpServers = isStart ? options.serverBox.seal(session.key, servers) : session.mcpServers;
     const { threadId } = origin;
     const place = { threadId, providerId: provider.id, reference, workingDirectory: prepared.ofSession, mcpServers };
-    /** Aborts when the beginning could not be stored: then nothing of the turn is shown any more. */
+    /** Aborts when the beginning could not be stored. Then no further updates of the turn are shown. */
     const unbegun = new AbortController();
     const beginning = records.begin(session, turn, base, place);
     const begun = beginning.stored.catch((error: unknown) => {
@@ -198,7 +198,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
         ? new AppError('SESSION_BUSY', {}, { cause: error })
         : error;
     });
-    // It is looked at when the agent is done.
+    // Awaited when the agent has ended.
     begun.catch(() => undefined);
     // Where no other bridge can take the session, the agent starts while the beginning is being stored.
     if (records.isShared || waitsForLog(session)) await begun;
@@ -303,7 +303,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       throw error;
     }
     if (checkpoints !== undefined) turn.changed = await checkpoints.end(checkpoint);
-    // The session has started afresh: the conversation that it had is over.
+    // The session was started again, so its earlier conversation is closed.
     if (isStart && before.reference !== '') closeConversation(session, before.providerId, before.reference);
     const files = end.kind === 'lost' ? [] : (end.files ?? []);
     const from = {
@@ -335,7 +335,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
     return { ...stoppedOutcome(turn, base, end.output), ...end.members };
   }
 
-  /** What the contract calls an error of the call is an outcome too, and so is a fault of ours. */
+  /** Turns an error into an outcome. Unexpected errors are logged and become INTERNAL_ERROR. */
   function toOutcome(error: unknown): TurnOutcome {
     if (error instanceof AppError) return { failure: { code: error.code, details: error.details } };
     logger.error({ err: error }, 'a turn could not be prepared');
@@ -379,7 +379,7 @@ export function runsSeveralAgents(session: LiveSession, { request }: LiveTurn): 
   return !wantsGateway(routing) && (routing.explicitProviderId ?? '') === '';
 }
 
-/** Whose updates they are. The caller's own word for the thread counts: apps drop updates that bear another. */
+/** Returns the names in the updates of a turn. The thread is the one that the caller gave, because apps drop updates with another one. */
 export function originOf(session: LiveSession, turn: LiveTurn): UpdateOrigin {
   const { request } = turn;
   const ofSession = request.method === 'session.message' && session.stored === 'open' ? session.threadId : session.id;

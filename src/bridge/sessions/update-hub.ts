@@ -13,9 +13,9 @@ export interface NotificationSink {
   isBehind(): boolean;
   /** Resolves when the client has caught up; with false when it is gone. */
   drained(): Promise<boolean>;
-  /** Called when its updates can no longer be read from the store: its client must resume. */
+  /** Called when its updates can no longer be read from the store. Its client must then resume. */
   lost(): void;
-  /** It is another instance, which decides itself whom it sends the updates to. */
+  /** True for another instance, which forwards the updates to its own clients. */
   readonly isInstance?: boolean;
 }
 
@@ -31,8 +31,8 @@ export type Replay = (
 ) => Promise<number>;
 
 /**
- * Who gets the updates of which session. A receiver that keeps up gets each update as it is published. One that is behind
- * is fed at its own pace, from memory as long as little waits, otherwise from the log; nothing grows with how slow it is.
+ * Sends the updates of sessions to their receivers. A receiver that keeps up gets each update as it is published. A slow one gets
+ * them at its own pace, from memory while few wait, otherwise from the log, so that a slow receiver needs no more memory.
  */
 export interface UpdateHub {
   /** `text` as it is stored. */
@@ -61,44 +61,44 @@ export interface UpdateHub {
   /** Another bridge may have used numbers of the session up to this one: the same for receivers that have got less. */
   usedElsewhere(sessionKey: string, upTo: number): void;
   isFollowed(sessionKey: string): boolean;
-  /** Notes that a receiver gets an update another way. False when it has that update. */
+  /** Records that a receiver gets an update in another way. False when it has that update already. */
   gets(sessionKey: string, receiver: NotificationSink, seq: number): boolean;
   /** The sessions that are followed. */
   followed(): readonly string[];
-  /** The session is closed: who has only called its turns is no client any more; who follows it gets what starts in its place. */
+  /** Removes the receivers of a closed session. Those that follow it stay, and get the updates of the next session of that name. */
   close(sessionKey: string): void;
-  /** There is no session of that key, and never will be: nobody is its client any more. */
+  /** Removes all receivers of a session that will never exist. */
   end(sessionKey: string): void;
   /** Calls the listener with the receivers of each session that `end` has ended, and the last number that each has got. */
   onEnd(listener: (sessionKey: string, receivers: ReadonlyMap<NotificationSink, number>) => void): void;
-  /** The connection is gone. */
+  /** Removes a connection that has closed. */
   forget(receiver: NotificationSink): void;
 }
 
 interface Subscription {
   readonly receiver: NotificationSink;
-  /** The last number that was sent, or that needs not be. */
+  /** The last number that was sent or skipped. */
   sentUpTo: number;
   /** Set while the receiver is behind. */
   feeding: Promise<void> | undefined;
-  /** Set while the publisher waits for it; resolves when it has caught up, or has had its time. */
+  /** Set while the publisher waits for the receiver. Resolves when the receiver has caught up or the time is over. */
   grace: Promise<void> | undefined;
   /** What was published while it is behind. */
   waiting: { readonly seq: number; readonly text: string }[];
   waitingLength: number;
-  /** More was published than may wait in memory: it is read from the log. */
+  /** More updates were published than may wait in memory: they are read from the log. */
   isInLog: boolean;
   isOver: boolean;
-  /** It wants all that came after a number, and not only what comes. */
+  /** It wants all updates after a number, not only new ones. */
   hasPast: boolean;
   readonly whenReached: { readonly seq: number; readonly resolve: () => void }[];
 }
 
-/** How long a publisher waits for a receiver that falls behind. After that the receiver is fed without anybody waiting. */
+/** How long a publisher waits for a receiver that falls behind. After that, the publisher continues without it. */
 const GRACE_MS = 250;
 const MAX_WAITING = 1000;
 const MAX_WAITING_LENGTH = 1024 * 1024;
-/** A connection that has used more sessions than this gets no more updates of the one it used first. */
+/** The maximum number of sessions of a connection. Beyond it, the connection loses the session that it used first. */
 const SESSIONS_PER_RECEIVER = 10_000;
 
 export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): UpdateHub {
@@ -109,13 +109,13 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
   const elsewhere = new Map<string, number>();
   const endListeners: Parameters<UpdateHub['onEnd']>[0][] = [];
 
-  /** Whether something that was stored elsewhere may lie between what a receiver has got and this update. */
+  /** Whether another bridge may have stored updates between the last one of a receiver and this one. */
   function isGap(sessionKey: string, { hasPast, sentUpTo }: Subscription, seq: number): boolean {
     if (!hasPast || seq <= sentUpTo + 1) return false;
     return whole.has(sessionKey) || sentUpTo < (elsewhere.get(sessionKey) ?? 0);
   }
 
-  /** Reads from the log what was not sent, and then what comes. */
+  /** Sends the missing updates from the log, and then new ones. */
   function feedFromLog(sessionKey: string, subscription: Subscription): void {
     subscription.isInLog = true;
     feed(sessionKey, subscription).catch(() => subscription.receiver.lost());
@@ -188,7 +188,7 @@ export function createUpdateHub(replay: Replay, clock: Pick<Clock, 'after'>): Up
       subscription.isInLog = false;
       if (isInLog) noteSent(subscription, await replay(sessionKey, subscribed, subscription.sentUpTo));
       else if (waiting.length === 0) {
-        // In the same step in which nothing waits: what is published from now on is sent, and does not wait for this.
+        // Reset without an await after the check, so that the next published update is sent directly.
         subscription.feeding = undefined;
         return;
       }

@@ -1,15 +1,14 @@
 import type { MakeUpdate } from './update-text.ts';
 
 /**
- * Gives the updates of one session their numbers and lets them out in order. A number is used only once the store has
- * reserved it, so that a crash never causes a number to be used twice; whatever comes sooner is held. Numbers that were
- * reserved are never handed back: a gap does no harm.
+ * Numbers the updates of one session and releases them in order. An update is held until the store has reserved its number, so that
+ * no number is used twice after a crash. Reserved numbers are never returned, because gaps are harmless.
  */
 export interface UpdateStream {
   lastSeq(): number;
   /** The highest number that is reserved in the store. */
   reservedSeq(): number;
-  /** Of the last update that has left; those after it wait until something is stored. */
+  /** The number of the last released update. Later ones are held until something is stored. */
   shownSeq(): number;
   emit(make: MakeUpdate): void;
   /** Whether updates wait for the store. */
@@ -24,16 +23,16 @@ export interface UpdateStream {
   noteReserved(upTo: number): void;
   /** A turn of the session has begun here: from now on more numbers are reserved as they are needed. */
   open(upTo: number): void;
-  /** Holds what comes next until that is stored: what a client has seen must not be undone by a crash. */
+  /** Holds further updates until that is stored, so that a crash cannot undo what a client has seen. */
   holdUntil(stored: Promise<unknown>): void;
   /**
    * Numbers the last update of a turn, after all that is held has left, and holds everything else until `resume`. The
    * caller stores it together with the end of the turn and publishes it then.
    */
   conclude(make: MakeUpdate): Promise<{ readonly seq: number; readonly text: string }>;
-  /** The end of the turn with that number is stored: lets go of what was held since `conclude`. */
+  /** Releases the updates that were held since `conclude`. Called when the end of the turn with that number is stored. */
   resume(seq: number): void;
-  /** No turn of the session runs or waits here any more: no further numbers are reserved. */
+  /** Stops reserving numbers. Called when no turn of the session runs or waits here. */
   close(): void;
   /** Drops what is held; its numbers are not used. */
   drop(): void;
@@ -57,11 +56,11 @@ export interface UpdateStreamOptions {
   reserve(upTo: number): Promise<unknown>;
 }
 
-/** So many numbers are reserved ahead when a turn begins. */
+/** How many numbers are reserved when a turn begins. */
 export const NUMBERS_AHEAD = 512;
-/** A turn that uses them up gets twice as many each time, up to this: a reservation takes some commits, and nothing waits for it. */
+/** Each further reservation of a turn is twice as large, up to this number, so that updates rarely wait for one. */
 const MAX_NUMBERS_AHEAD = 8 * NUMBERS_AHEAD;
-/** With more than this held, the emitter has to wait. */
+/** When held updates are longer than this, the emitter waits. */
 const MAX_HELD_LENGTH = 1024 * 1024;
 
 interface HeldUpdate {
