@@ -7,8 +7,8 @@ import type { PermissionOption, SupervisedTurn, TurnUsage } from './agent-provid
 import type { AcceptedContent, PromptPart } from './prompt-content.ts';
 
 /**
- * A running agent program, spoken to in its own protocol. This is all that differs between protocols: processes, turns,
- * cancelling and giving up are the same for all of them. Every function may reject, at the latest when the program ends.
+ * A connection to a running agent program, in the protocol of the agent. Only connections differ between protocols: processes, turns
+ * and cancelling are the same for all. Every function may reject, at the latest when the program ends.
  */
 export interface AgentConnection {
   /** Whether a conversation can be taken up by a later process of the agent. */
@@ -118,8 +118,8 @@ const MAX_BUFFERED_BYTES = 16 * 1024 * 1024;
 const MESSAGE_START = '{"jsonrpc"';
 
 /**
- * The messages of an agent program. Programs print other things on the same stream (banners, warnings, log lines, also in
- * front of a message on its line); all of that is skipped, so that no reader downstream needs to know of it.
+ * Creates the channel for the messages of an agent program. Programs print other text on the same stream (banners, warnings, log lines,
+ * also in front of a message on its line), which is skipped.
  */
 export function createAgentChannel(process: RunningProcess, clock: Pick<Clock, 'after'>): AgentChannel {
   let listener: (message: RpcMessage, text: string) => void = () => undefined;

@@ -96,9 +96,9 @@ export async function connectAgent(process: RunningProcess, options: ConnectOpti
 export type AccessModels = (payer: Payer | undefined, isFenced: boolean) => ModelAccess | undefined;
 
 interface AgentLauncherOptions {
-  /** Our own environment, of which the allowed part goes along. */
+  /** Our own environment. Programs get the allowed part of it. */
   readonly environment: Environment;
-  /** Where programs are started. Conversations name folders of their own: nothing is ever done in this one. */
+  /** Where programs are started. They do not work in this folder, because each conversation names its own. */
   readonly folder: string;
   readonly journalFolder: string;
   /** Where programs are looked for, before the folders of PATH. */
@@ -194,7 +194,7 @@ async function makeFolder(above: HeldFolder, name: string): Promise<HeldFolder> 
   return holdFolder(place, place, above);
 }
 
-/** An adapter starts its agent by name: that which was installed with it, on our own Node. */
+/** Returns a PATH with which an adapter finds the agent that was installed with it, and our own Node. */
 async function pathOfAdapter(command: string, link: string, path = ''): Promise<{ readonly PATH?: string }> {
   if (!agentPackages.some((row) => row.command === command && row.adapts !== undefined)) return {};
   const folder = dirname(resolve(dirname(link), await readlink(link)));
@@ -203,7 +203,7 @@ async function pathOfAdapter(command: string, link: string, path = ''): Promise<
 
 const SHEBANG_BYTES = 64;
 
-/** Agents that we have installed run on our own Node: that of the user may be too old for them, or missing. */
+/** Whether a program is a script for Node. Installed agents run on our own Node, because the user's may be too old or missing. */
 async function isNodeScript(file: string): Promise<boolean> {
   const handle = await open(file, 'r');
   try {

@@ -36,8 +36,8 @@ export interface StartFailure {
 }
 
 /**
- * Keeps at most one process of an agent for one owner: started on demand, kept for the next turn, ended when idle. After failures
- * the owner waits before the next start, longer each time; nobody else does, because other owners have other keepers.
+ * Keeps at most one process of an agent for one owner. The process is started on demand, kept for the next turn, and ended when idle.
+ * After failures, the owner waits before the next start, longer each time. Other owners have their own keepers and do not wait.
  */
 export interface ProcessKeeper {
   /** The running process, or a new one. Never a process that has ended or is about to. */
@@ -109,22 +109,22 @@ export interface ProcessKeeperOptions extends Pick<Runtime, 'clock' | 'logger'> 
   connect(process: RunningProcess): Promise<AgentConnection>;
   readonly limits: AgentLimits;
   readonly limit: ProcessLimit;
-  /** Takes secrets out of what the agent says. */
+  /** Removes secrets from texts of the agent. */
   hide(text: string): string;
   /** Called after each attempt to start the program, with the reason of the failure if it did not start. */
   onStart(failure: string | undefined): void;
 }
 
-/** Why a process is gone: the program did not start, which is its own fault, or a turn ended it. */
+/** Why a process failed: the program did not start, or it ended during a turn. */
 type FailureCause = 'start' | 'turn';
 
-/** How many failures in a row have no pause: one crash may be an accident, and the next turn must not wait for it. */
+/** How many consecutive failures cause no pause, so that the turn after a single crash does not wait. */
 const FREE_FAILURES: Readonly<Record<FailureCause, number>> = { start: 0, turn: 1 };
 
 export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeeper {
   const { id, label, program, launch, limits, limit, clock, hide } = options;
   const logger = options.logger.child({ agent: id });
-  /** Gives up the start that is under way; its reason is the text of the failure. */
+  /** Cancels the start in progress. Its reason is the text of the failure. */
   let halting = new AbortController();
   let current: KeptProcess | undefined;
   /** The current one, and those that are ending. */
@@ -154,7 +154,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     const failure = outcome.kind === 'not-started' ? outcome.error : undefined;
     if (failure === undefined) failures.start = 0;
     else limit.leave();
-    // A start that was given up says nothing about the program.
+    // A cancelled start is not a failure of the program.
     if (signal.aborted) return outcome;
     if (failure !== undefined) noteFailure('start', failure);
     options.onStart(failure);
@@ -236,7 +236,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       kill: end,
     };
 
-    /** Model calls of a process that works on one turn are part of that turn; of several turns it is not known which one calls. */
+    /** Adds model calls of the process to the trace of its turn. With several turns, it is not known which one makes a call. */
     function followTrace(): void {
       const [only] = traces;
       process.follow?.(traces.size === 1 ? only : undefined);
@@ -248,7 +248,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       await process.stop({ graceMs: limits.killMs });
     }
 
-    /** From now on no turn gets this process. */
+    /** Makes sure that no further turn uses this process. */
     function retire(): void {
       if (current === kept) current = undefined;
       stopIdleTimer?.();
@@ -302,7 +302,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     return hide(`${label} ${how}${said(stderrTail)}`);
   }
 
-  /** Gives up the start under way, and ends every process. */
+  /** Cancels the start in progress, and ends every process. */
   async function endAll(why: string): Promise<void> {
     const killAll = () => Promise.all([...living].map((process) => process.kill(why)));
     halting.abort(why);

@@ -22,12 +22,12 @@ import type { ProbeResult } from './probe-board.ts';
 import type { PlacedFile } from './prompt-content.ts';
 
 /**
- * One agent that can do work. The session orchestrator knows agents by this interface only; what is special about an
- * agent is absorbed by its implementation and nowhere else.
+ * One agent that can do work. The session orchestrator uses agents only through this interface, and only the implementations depend on
+ * the differences between agents.
  */
 export interface AgentProvider {
   readonly id: string;
-  /** Looks once whether the agent can be used. Ends soon after `signal` aborts. */
+  /** Checks once whether the agent can be used. Ends soon after `signal` aborts. */
   probe(signal: AbortSignal): Promise<ProbeResult>;
   /** The modes that the bridge gives to it. Absent: each conversation offers those of the agent (`AgentTurn.offers`). */
   readonly modes?: readonly AgentMode[];
@@ -36,7 +36,7 @@ export interface AgentProvider {
   readonly abilities?: AgentAbilities;
   /** Logs in to the agent, or says what to run. Absent: it has no login of its own. Throws LOGIN_METHOD_UNKNOWN. */
   logIn?(methodId: string | undefined, signal: AbortSignal): Promise<LoginReport>;
-  /** Of its turns. */
+  /** The time limits of its turns. */
   readonly timeouts?: TurnTimeouts;
   /**
    * Runs a turn in the conversation of `turn.reference`, or in a new one. A conversation that is lost is an end: no other
@@ -56,7 +56,7 @@ export interface AgentProvider {
   fork?(reference: string, fork: Fork): Promise<Forked>;
   /** Of a remote agent: requests a file by the link that a turn's end gave; `runner` is the id of the runner that has it. */
   download?(path: string, signal: AbortSignal, runner?: string): Promise<RelayedFile>;
-  /** Ends what runs between turns for those who may not work any more. Absent: nothing does. */
+  /** Ends processes that run between turns for owners who may no longer work. Absent: there are none. */
   endWhere?(isMeant: (payer: Payer) => boolean): void;
   /** Ends everything the agent runs. Called once, when the bridge stops. */
   stop(): Promise<void>;
@@ -88,7 +88,7 @@ export interface LoginReport {
   readonly text: string;
 }
 
-/** What people can do with its sessions. `offered`: it depends on the program, and each call says. Absent: neither. */
+/** What people can do with its sessions. `offered`: it depends on the program, and the call fails if it cannot. Absent: neither. */
 export interface AgentAbilities {
   readonly steer: 'yes' | 'no';
   readonly fork: 'yes' | 'offered' | 'no';
@@ -123,7 +123,7 @@ export interface Fork extends Payer {
 /** The reference of the copy, or why there is none. */
 export type Forked = { readonly reference: string } | { readonly why: string };
 
-/** Hands a further message to the running turn; false when the turn did not take it. */
+/** Sends a further message to the running turn. False when the turn did not take it. */
 export type Steer = (text: string) => Promise<boolean>;
 
 export interface TurnTimeouts {
@@ -153,7 +153,7 @@ export interface AgentTurn {
   readonly turnId: string;
   /** Of the conversation that the turn continues. Undefined: it opens one. */
   readonly reference?: string;
-  /** The principal that owns the session: what one owner's turns do to an agent's process must not reach another's. */
+  /** The principal that owns the session. Owners have separate agent processes. */
   readonly owner: string;
   /** The member who asked for it, where the owner is a team: both are charged. */
   readonly member?: string;
@@ -184,7 +184,7 @@ export interface AgentTurn {
   readonly taskId?: string;
   /** True for the turn of a job. */
   readonly isJob?: true;
-  /** Resolves when the working directory is saved: nothing in it may change before. Absent: it is not saved. */
+  /** Resolves when the working directory is saved; the agent must not change it before. Absent: it is not saved. */
   readonly ready?: Promise<void>;
   /** Of a turn that a turn of the built-in agent has asked for: the requests to models that both share. */
   readonly requests?: { left(): number; take(): boolean };
@@ -200,7 +200,7 @@ export interface AgentTurn {
   opened(reference: string): void;
   /** Called with the model that works on the turn, as soon as it is known and whenever it changes. */
   usedModel(model: string): void;
-  /** Called when an agent that worked on a part of the turn keeps what was said, although that part is over. */
+  /** Called when an agent that worked on a part of the turn could not delete its conversation. */
   leftBehind(providerId: string, what: string): void;
   /** True where the call denies all that needs permission: the agent is also put into its own read-only mode. */
   readonly isReadOnly?: boolean;
@@ -223,7 +223,7 @@ export interface AgentTurn {
 export interface SupervisedTurn extends AgentTurn {
   /** Aborts when the agent has not stopped by itself in time. */
   readonly force: AbortSignal;
-  /** Called when the agent has got the prompt: from now on its silence counts. */
+  /** Called when the agent has received the prompt. From then on, its silence is limited. */
   begun(): void;
   /** The final text so far. */
   output(): string;
@@ -247,7 +247,7 @@ export interface Permit extends PermissionReply {
 export interface Closing {
   /** The owner of the session. */
   readonly owner: string;
-  /** Called with what the agent keeps of the conversation after the close, and why. */
+  /** Called with the parts of the conversation that the agent keeps after the close, and the reason. */
   left(what: string): void;
 }
 

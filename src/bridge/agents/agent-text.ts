@@ -4,17 +4,17 @@ import { RemoteError } from '../../platform/json-rpc/envelope.ts';
 import { createKnownSecrets, hideCredentials, isSecretName } from '../../platform/log/hidden-secrets.ts';
 import type { AgentEvent } from './agent-provider.ts';
 
-/** A JSON object from outside; anything else is an empty one. */
+/** Returns a JSON object from outside; an empty one for anything else. */
 export function asObject(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
 }
 
-/** A list from outside, its entries as objects; anything else is empty. */
+/** Returns a list from outside with its entries as objects; an empty list for anything else. */
 export function objectsIn(value: unknown): readonly Readonly<Record<string, unknown>>[] {
   return Array.isArray(value) ? value.map((entry) => asObject(entry)) : [];
 }
 
-/** Text from outside; anything else is none. */
+/** Returns a string from outside; empty for anything else. */
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }

@@ -63,15 +63,14 @@ const AUTHENTICATION_REQUIRED = -32000;
 const NOBODY: Closing = { owner: MAIN.id, left: () => undefined };
 const NOT_DELETED = 'the agent offers no way to delete a conversation';
 
-/** Beyond so many owners, those of whom nothing runs are forgotten. */
+/** Beyond this number of keepers, those without a process are removed. */
 const MAX_IDLE_KEEPERS = 100;
-/** One failed start may be an accident; from the second in a row on, the agent counts as broken until the pause is over. */
+/** After this many consecutive failed starts, the agent counts as broken until the pause is over. */
 const STARTS_OF_A_BROKEN_AGENT = 2;
 
 /**
- * An agent that is a program of this machine. Each owner has a process of their own, which serves all of the owner's
- * conversations, in the sandbox those in one folder: a turn that ends the process ends nothing of anybody else, and only its
- * owner waits for the next one.
+ * Creates an agent that is a program of this machine. Each owner has a separate process, which serves all of the owner's
+ * conversations, or in the sandbox those in one folder. A turn that ends the process therefore affects no other owner.
  */
 export function createProgramAgent(options: ProgramAgentOptions): AgentProvider {
   const { id, label, program, limits, clock } = options;
@@ -127,7 +126,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     });
   }
 
-  /** What an agent says about its servers may have their secrets in it. */
+  /** Runs a turn, and removes the secrets of its MCP servers from errors of the agent. */
   async function run(turn: SupervisedTurn, signal: AbortSignal): Promise<AgentEnd> {
     const end = await runOpen(turn, signal);
     if (end.kind === 'failed') return { ...end, error: withoutSecrets(end.error, turn.mcpServers) };
@@ -179,7 +178,7 @@ export function createProgramAgent(options: ProgramAgentOptions): AgentProvider 
     if (outcome.value.kind !== 'failed') keeperOf(turn, folder).proved();
     if (outcome.value.kind === 'lost') process.conversations.delete(conversation);
     const end = toAgentEnd(outcome.value, signal);
-    // What our own models are paid for these calls counts, and not what the agent takes for their price.
+    // The cost that our own models have charged replaces the cost that the agent reports.
     return costUsd === undefined || end.kind === 'lost' ? end : { ...end, usage: { ...end.usage, costUsd } };
   }
 
@@ -360,7 +359,7 @@ function failed(code: Failure['code'], error: string): Failure {
   return { kind: 'failed', code, error };
 }
 
-/** All that is needed to go on with a conversation, also after a restart of the bridge. */
+/** Everything that is needed to continue a conversation, also after a restart of the bridge. */
 interface ConversationReference {
   /** The agent's own name for it. */
   readonly conversation: string;

@@ -22,7 +22,7 @@ export type Probe = (signal: AbortSignal) => Promise<ProbeResult>;
 export interface ProbeBoard {
   /** The latest result of each provider, in the order given. Never waits. */
   results(): ReadonlyMap<string, ProbeResult>;
-  /** Grows whenever a result changes, so that answers made from the results can be kept until then. */
+  /** Increases whenever a result changes, so that texts made from the results can be cached. */
   revision(): number;
   /** Calls the listener with the id of a provider whose result has changed. */
   onChange(listener: (id: string) => void): void;
@@ -30,9 +30,9 @@ export interface ProbeBoard {
   readonly firstRound: Promise<void>;
   /** Resolves after the first probe of that provider; immediately for one that is not on the board. */
   firstLook(id: string): Promise<void>;
-  /** Looks again without waiting for the interval, because something happened. */
+  /** Probes a provider now, without waiting for the interval. */
   lookNow(id: string): void;
-  /** The same, and resolves when it has looked. */
+  /** The same, and resolves after the probe. */
   lookAgain(id: string): Promise<void>;
   stop(): Promise<void>;
 }
@@ -49,7 +49,7 @@ const NOT_YET: ProbeResult = { status: 'failed: not probed yet', version: '' };
 /** A probe that was cut off gets twice the time at the next look, up to this many times the first limit. */
 const MAX_GROWTH = 4;
 
-/** Runs all probes in the background, side by side, again and again; a slow one is cut off and never overlaps itself. */
+/** Runs all probes repeatedly in the background, in parallel. A slow probe is aborted and never overlaps itself. */
 export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeBoardOptions): ProbeBoard {
   const stopped = new AbortController();
   const results = new Map<string, ProbeResult>();
@@ -95,7 +95,7 @@ export function startProbeBoard({ probes, clock, intervalMs, timeoutMs }: ProbeB
       limitMs = isLate ? Math.min(limitMs * 2, MAX_GROWTH * timeoutMs) : timeoutMs;
       firstDone();
       for (const tell of told) tell();
-      // It may have been asked for during the look, which then has not seen what happened.
+      // A probe that was requested while this one ran must run again, because this one may have missed the change.
       if (asked.has(id)) continue;
       const awake = new AbortController();
       const { signal, release } = joinSignals(stopped.signal, awake.signal);

@@ -25,17 +25,17 @@ export interface Supervision {
   keep(work: Promise<unknown>): void;
 }
 
-/** With the time that it takes to use force, it stays below the five seconds in which a cancelled turn must end. */
+/** Together with the time that force takes, this is less than the five seconds in which a cancelled turn must end. */
 const STOP_MS = 4_000;
-/** From one report of what a turn has used to the next. */
+/** The minimum time between two usage reports of a turn. */
 const USAGE_PAUSE_MS = 1_000;
-/** Then a turn that was to stop ends without its agent. */
+/** After this time, a turn that was asked to stop ends without waiting for its agent. */
 const ABANDON_MS = 7_000;
 
 /**
- * Runs one turn of a provider: the only place that stops turns. A turn is asked to stop by its caller, or because its agent
- * has been silent for too long; then force is used; then the turn ends without the agent. What comes after its end
- * reaches nobody. Rejects only for a fault of ours.
+ * Runs one turn of a provider, and is the only place that stops turns. A turn is asked to stop by its caller, or because its agent has
+ * been silent for too long. If it does not, force is used, and then the turn ends without the agent. Events after the end of the turn are
+ * dropped. Rejects only for unexpected errors.
  */
 export async function superviseTurn(given: Supervision): Promise<TurnEnd> {
   const traced = traceTurn(given.provider.id, given.turn);
@@ -62,7 +62,7 @@ async function supervise({ provider, turn, signal, clock, keep }: Supervision): 
   let isSilent = false;
   let lastSign = 0;
   let lastUsage = Number.NEGATIVE_INFINITY;
-  /** How many events wait until more may be reported; until then the silence of the agent does not count. */
+  /** Events that wait until the store has room. While there are any, the silence of the agent does not count. */
   let waits = 0;
   let cancelSilence = (): void => undefined;
   let cancelForce = (): void => undefined;
@@ -70,7 +70,7 @@ async function supervise({ provider, turn, signal, clock, keep }: Supervision): 
 
   function requestStop(): void {
     if (stop.signal.aborted) return;
-    // First: the steps of a run are abandoned before the run is.
+    // Aborted before the timers start, so that the steps of a run are abandoned before the run is.
     stop.abort();
     cancelForce = clock.after(stopMs, () => force.abort());
     cancelAbandoning = clock.after(ABANDON_MS, () => abandoned.resolve({ kind: 'cancelled' }));
@@ -98,7 +98,7 @@ async function supervise({ provider, turn, signal, clock, keep }: Supervision): 
       const isNew = !hasReference;
       hasReference = true;
       if (!isOver) return turn.opened(reference);
-      // No session refers to this conversation, and none ever will.
+      // The turn is over, so no session will refer to this conversation.
       const left = (what: string) => turn.leftBehind(provider.id, what);
       if (isNew) keep(provider.close(reference, { owner: turn.owner, left }));
     },
@@ -131,7 +131,7 @@ async function supervise({ provider, turn, signal, clock, keep }: Supervision): 
   function report(event: AgentEvent, step?: StepMark): Promise<void> | undefined {
     if (isOver) return undefined;
     lastSign = clock.monotonic();
-    // What a step tells was supervised already.
+    // The events of a step were supervised already.
     if (step !== undefined) return turn.report(event, step);
     if (!isWorthPassingOn(event)) return undefined;
     if (event.kind === 'usage') {
@@ -172,13 +172,13 @@ interface PermissionChoice {
   readonly optionId: string | undefined;
 }
 
-/** In order of preference: once before always, since the next question deserves an answer of its own. */
+/** In order of preference: once before always, because each question is decided separately. */
 const WANTED: Readonly<Record<PermissionPolicy, readonly string[]>> = {
   allow: ['allow_once', 'allow_always'],
   deny: ['reject_once', 'reject_always'],
 };
 
-/** Chooses by kind, never by place: agents order their options differently, and some have several of one kind. */
+/** Chooses an option by its kind, because agents order their options differently, and some have several of one kind. */
 export function choosePermission(policy: PermissionPolicy, options: readonly PermissionOption[]): PermissionChoice {
   const option = WANTED[policy].flatMap((wanted) => options.find(({ kind }) => kind === wanted) ?? []).at(0);
   return { decision: policy === 'allow' && option !== undefined ? 'allowed' : 'denied', optionId: option?.optionId };

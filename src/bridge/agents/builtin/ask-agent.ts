@@ -100,7 +100,7 @@ async function ask(
   { turn, model, agents, requests, clock, keep, used }: AskingOptions,
 ): Promise<ToolOutput> {
   const limit = deadline(clock, ASK_MS, [outer]);
-  // The turn that asks has a place at the built-in agent, and would wait for itself.
+  // No place is taken at the built-in agent, because the asking turn has one and could wait for itself.
   const gate = provider.id === OWN ? undefined : agents.placesOf(provider.id);
   const place = turn.member ?? turn.owner;
   let reference = '';

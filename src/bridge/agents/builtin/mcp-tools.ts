@@ -80,10 +80,10 @@ interface Kept {
   readonly made: Promise<McpConnection>;
 }
 
-/** The turns that use a place. Its server may end and be started again meanwhile. */
+/** The turns that use a place, whose server may end and start again during a turn. */
 interface Users {
   count: number;
-  /** Ends the wait after which the server is ended; set while no turn uses it. */
+  /** Stops the timer that ends the server; set while no turn uses it. */
   stopTimer: (() => void) | undefined;
 }
 

@@ -79,7 +79,7 @@ const WRITABLE_SANDBOX = {
   excludeSlashTmp: false,
 };
 
-/** For a thread that was opened without an effort: Codex has no way to take one away again. */
+/** Sent for a thread that was opened without an effort, because an effort of Codex cannot be removed again. */
 const USUAL_EFFORT = 'medium';
 
 /** Ways to remove a thread, the most thorough first, and what each leaves. */
@@ -141,9 +141,9 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
     return asked.decline;
   }
 
-  /** A refusal of Codex has no place for a reason: the reason is sent ahead of it, for the same turn. */
+  /** Sends the reason of a refusal as a message to the turn, because a refusal of Codex cannot contain one. */
   function tellReason(prompt: RunningPrompt, reason: string): void {
-    // Where Codex cannot take it, the reason is shown in the updates only.
+    // If Codex does not take the message, the reason is only in the updates.
     steer(prompt, `The user refused this request and says: ${reason}`).catch(() => undefined);
   }
 
@@ -269,7 +269,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
         turnId: undefined,
         stopped: new AbortController(),
       };
-      // The connection may end before anybody waits for the turn to.
+      // The connection may end before this promise is awaited.
       prompt.ended.promise.catch(() => undefined);
       prompts.set(request.conversation, prompt);
       try {
