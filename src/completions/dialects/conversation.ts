@@ -2,7 +2,7 @@ import { Buffer } from 'node:buffer';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
 import type { ChatMessage, ChatRequest, ContentPart, GivenToolCall, ToolCall } from '../contract/chat.ts';
-import { createSteps, type Steps } from './dialect.ts';
+import { createSteps, type Reference, type Steps } from './dialect.ts';
 import { asObject, type JsonObject } from './json-value.ts';
 
 export type TurnItem =
@@ -340,18 +340,25 @@ function encodeText(escaped: string): string {
 }
 
 /**
- * Refuses files that a request names by their id at a model API: they lie in the operator's account, which all callers share, and
- * no caller can have stored one through this service. An id that is an address is not one of an account.
+ * Refuses files that a chat names by their id at a model API: they lie in the operator's account, which all callers share, and a
+ * chat completion does not say which of them are the caller's own. An id that is an address is not one of an account.
  */
 export function refuseStoredFiles(messages: readonly ChatMessage[]): void {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
-    for (const [place, { file }] of content.entries()) {
-      if (file?.file_id === undefined || isUrl(file.file_id)) continue;
-      const path = `/messages/${index}/content/${place}/file/file_id`;
-      throw new AppError('NOTHING_STORED', { field: path.slice(1).replaceAll('/', '.'), issues: [{ path }] });
+    for (const [place, part] of content.entries()) {
+      // Mistral has the id in the part itself.
+      const { file, file_id: flat } = part as ContentPart & { file_id?: unknown };
+      const id = file?.file_id ?? flat;
+      if (typeof id !== 'string' || isUrl(id)) continue;
+      throw nothingStored({ id, path: `/messages/${index}/content/${place}/${file ? 'file/' : ''}file_id` });
     }
   }
+}
+
+/** The refusal of a request that names something which is not stored for the caller. */
+export function nothingStored({ path }: Reference): AppError {
+  return new AppError('NOTHING_STORED', { field: path.slice(1).replaceAll('/', '.'), issues: [{ path }] });
 }
 
 function isUrl(text: string): boolean {

@@ -281,3 +281,10 @@ function splitAt(text: string, mark: string): readonly string[] {
 export function pathSegment(text: string): string {
   return encodeURIComponent(text.toWellFormed());
 }
+
+/** Something stored at a model API that a request names. */
+export interface Reference {
+  readonly id: string;
+  /** Where the request names it, as a JSON pointer: `/previous_response_id`. */
+  readonly path: string;
+}

@@ -1,15 +1,10 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { nothingStored } from '../dialects/conversation.ts';
+import type { Reference } from '../dialects/dialect.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { UpstreamObjectRow } from '../storage/completions-schema.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
-
-/** Something stored at a model API that a request names. */
-export interface Reference {
-  readonly id: string;
-  /** Where the request names it, as a JSON pointer: `/previous_response_id`. */
-  readonly path: string;
-}
 
 /**
  * The objects that model APIs keep for callers. They lie in the operator's account, which all callers share, so an id
@@ -94,12 +89,12 @@ export function createUpstreamObjects({ store, clock, onError }: UpstreamObjects
     },
     async refusalOf(references, holder) {
       const [tooMany] = references.slice(MAX_REFERENCES);
-      if (tooMany !== undefined) return () => notStored(tooMany);
+      if (tooMany !== undefined) return () => nothingStored(tooMany);
       const owner = ownerOf(holder);
       const apis = await Promise.all(references.map(({ id }) => apiOf(id, owner)));
       return (api) => {
         const lost = references.find((_, index) => apis[index] !== api);
-        return lost === undefined ? undefined : notStored(lost);
+        return lost === undefined ? undefined : nothingStored(lost);
       };
     },
     async checkRoom(kind, holder) {
@@ -114,13 +109,13 @@ export function createUpstreamObjects({ store, clock, onError }: UpstreamObjects
     },
     async find(id, kind, holder, field) {
       const row = id.length > MAX_ID_LENGTH ? undefined : await store.find(id, ownerOf(holder));
-      if (row?.kind !== kind) throw notStored({ id, path: `/${field}` });
+      if (row?.kind !== kind) throw nothingStored({ id, path: `/${field}` });
       return storedObject(row);
     },
     async list(kind, holder, { after, limit }) {
       const owner = ownerOf(holder);
       const from = after === undefined ? undefined : await store.find(after, owner);
-      if (after !== undefined && from === undefined) throw notStored({ id: after, path: '/after' });
+      if (after !== undefined && from === undefined) throw nothingStored({ id: after, path: '/after' });
       const rows = await store.list({ owner, kind, after: from, limit: limit + 1 });
       return { objects: rows.slice(0, limit).map(storedObject), hasMore: rows.length > limit };
     },
@@ -145,9 +140,4 @@ function storedObject({ id, kind, api, detail }: UpstreamObjectRow): StoredObjec
 
 function ownerOf({ owner, id }: Owned): string {
   return owner === '' ? id : owner;
-}
-
-/** The refusal of a request that names something which is not stored for the caller. */
-export function notStored({ path }: Reference): AppError {
-  return new AppError('NOTHING_STORED', { field: path.slice(1).replaceAll('/', '.'), issues: [{ path }] });
 }

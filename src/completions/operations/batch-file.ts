@@ -5,12 +5,13 @@ import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { PriceOf } from '../apis/prices.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 import type { ResponsesRequest } from '../contract/responses.ts';
-import { refuseStoredFiles } from '../dialects/conversation.ts';
+import { nothingStored, refuseStoredFiles } from '../dialects/conversation.ts';
+import type { Reference } from '../dialects/dialect.ts';
 import { asCount, asObject, type JsonObject } from '../dialects/json-value.ts';
 import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
 import { statusOf } from '../errors.ts';
 import { type CallOutcome, type Charge, type KeyHolder, priceCall, type SettledCall } from '../keys/admission.ts';
-import { notStored, type Reference, type StoredObject, type UpstreamObjects } from '../lanes/upstream-objects.ts';
+import type { StoredObject, UpstreamObjects } from '../lanes/upstream-objects.ts';
 import { estimatedUsage, estimateTokensIn, expectedAnswerTokens } from '../relay/token-usage.ts';
 import { CallerPresence, type FinishCall, type MeasuredUsage } from '../routing/call-record.ts';
 
@@ -144,7 +145,7 @@ function refuseStored(url: string, request: JsonObject, number: number, storedIn
     if (!isListOfObjects(items) || !isListOfObjects(tools))
       throw refused(number, 'its body has no valid input or tools');
     const [stored] = storedInResponses({ ...request, input, tools } as unknown as ResponsesRequest);
-    if (stored !== undefined) throw notStored(stored);
+    if (stored !== undefined) throw nothingStored(stored);
   }
 }
 

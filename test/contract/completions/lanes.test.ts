@@ -309,6 +309,9 @@ test('what an API stores is named only by the caller that it was stored for, and
     const body = (await response.json()) as Json;
     return { status: response.status, id: body.id, error: body.error, passed: upstream.requests.length > before };
   };
+  const tool = (given: object) => ({ tools: [given] });
+  const item = (given: object) => ({ input: [given] });
+  const search = tool({ type: 'file_search', vector_store_ids: ['vs_1'] });
   const { id } = await ask({});
   assert.equal((await ask({ previous_response_id: id })).status, 200);
   assert.equal((await ask({ input: [{ type: 'item_reference', id: `${id}_item` }] })).status, 200);
@@ -326,8 +329,12 @@ test('what an API stores is named only by the caller that it was stored for, and
       mine,
       'input[0].content[0].file_id',
     ],
-    [{ tools: [{ type: 'file_search', vector_store_ids: ['vs_1'] }] }, mine, 'tools[0].vector_store_ids[0]'],
-    [{ tools: [{ type: 'code_interpreter', container: 'cntr_1' }] }, mine, 'tools[0].container'],
+    [search, mine, 'tools[0].vector_store_ids[0]'],
+    [tool({ type: 'code_interpreter', container: 'cntr_1' }), mine, 'tools[0].container'],
+    [tool({ type: 'image_generation', input_image_mask: { file_id: 'f' } }), mine, 'tools[0].input_image_mask.file_id'],
+    [tool({ type: 'shell', environment: { container_id: 'cntr_1' } }), mine, 'tools[0].environment.container_id'],
+    [item({ type: 'additional_tools', ...search }), mine, 'input[0].tools[0].vector_store_ids[0]'],
+    [item({ type: 'computer_call_output', output: { file_id: 'f' } }), mine, 'input[0].output.file_id'],
   ] as const) {
     const { status, error, passed } = await ask(more, key);
     assert.deepEqual(
@@ -371,6 +378,7 @@ test('a container of Claude is the caller’s own, and files of the operator are
   const passed = upstream.requests.length;
   for (const [more, key] of [
     [{ container: 'container_1' }, theirs],
+    [{ container: { id: 'container_1', skills: [{ type: 'custom', skill_id: 'skill_1' }] } }, mine],
     [{ messages: [{ role: 'user', content: file }] }, mine],
     [{ messages: [{ role: 'user', content: result }] }, mine],
     [{ messages: [{ role: 'user', content: [{ type: 'container_upload', file_id: 'file_1' }] }] }, mine],

@@ -15,7 +15,8 @@ import { createRequestReader } from '../../../src/completions/contract/read-requ
 import { ResponsesRequest } from '../../../src/completions/contract/responses.ts';
 import type { AppError } from '../../../src/platform/errors/app-error.ts';
 import { DIALECTS, startDialectUpstreams, UPSTREAM_MODELS } from '../../kit/completions/dialect-upstreams.ts';
-import { answers, completionOf, refuses } from '../../kit/scripted-upstream.ts';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, completionOf, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
 
 type Json = Record<string, unknown>;
 interface Node {
@@ -276,4 +277,62 @@ test('DC-32: no field of any request is refused with words of the schema', () =>
     }
   }
   assert.ok(refused > 100);
+});
+
+test('a chat names nothing that model APIs keep for all callers together', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('passed')));
+  const at = (dialect: string, path = '/v1') => ({ dialect, base_url: `${upstream.origin}${path}`, api_key: 'key-1' });
+  const apis = {
+    openai: { ...at('openai'), responses: true },
+    claude: at('anthropic'),
+    gem: at('google', '/v1beta'),
+    mistral: at('openai'),
+  };
+  const lab = await startCompletions(t, { settings: { apis } });
+  const uploaded = 'https://generativelanguage.googleapis.com/v1beta/files/abc';
+  const asked = (content: unknown) => ({ messages: [{ role: 'user', content }] });
+  for (const [model, more, param] of [
+    ['openai/gpt-5-codex', { previous_response_id: 'resp_1' }, 'previous_response_id'],
+    ['openai/gpt-5-codex', { conversation: { id: 'conv_1' } }, 'conversation'],
+    ['openai/gpt-5-codex', { prompt: { id: 'pmpt_1' } }, 'prompt'],
+    ['openai/gpt-5-codex', { background: true }, 'background'],
+    [
+      'openai/gpt-5-codex',
+      { tools: [{ type: 'file_search', vector_store_ids: ['vs_1'] }] },
+      'tools[0].vector_store_ids[0]',
+    ],
+    ['openai/gpt-5-codex', { tools: [{ type: 'code_interpreter', container: 'cntr_1' }] }, 'tools[0].container'],
+    ['claude/claude-sonnet-4-5', { container: 'container_1' }, 'container'],
+    ['claude/claude-sonnet-4-5', { container: { id: 'container_1' } }, 'container'],
+    ['gem/gemini-2.5-flash', { cachedContent: 'cachedContents/1' }, 'cachedContent'],
+    ['gem/gemini-2.5-flash', { cached_content: 'cachedContents/1' }, 'cached_content'],
+    ['gem/gemini-2.5-flash', asked([{ type: 'image_url', image_url: { url: uploaded } }]), 'messages'],
+    ['gem/gemini-2.5-flash', asked([{ type: 'file', file: { file_id: uploaded } }]), 'messages'],
+    ['mistral/small', asked([{ type: 'file', file_id: 'file-1' }]), 'messages[0].content[0].file_id'],
+    ['mistral/small', asked([{ type: 'file', file: { file_id: 'file-1' } }]), 'messages[0].content[0].file.file_id'],
+  ] as const) {
+    const response = await lab.post('/v1/chat/completions', { model, messages, ...more });
+    const error = await errorOf(response);
+    assert.deepEqual([response.status, error.code, error.param], [400, 'nothing_stored', param], JSON.stringify(more));
+  }
+  assert.equal(upstream.requests.length, 0);
+});
+
+test('members of a chat do not replace its messages at a model API of another form', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const at = (dialect: string, path = '/v1') => ({ dialect, base_url: `${upstream.origin}${path}`, api_key: 'key-1' });
+  const apis = { openai: { ...at('openai'), responses: true }, gem: at('google', '/v1beta') };
+  const lab = await startCompletions(t, { settings: { apis } });
+  for (const [model, name, item] of [
+    ['openai/gpt-5-codex', 'input', { type: 'item_reference', id: 'rs_1' }],
+    ['gem/gemini-2.5-flash', 'contents', { parts: [{ fileData: { fileUri: 'files/abc' } }] }],
+  ] as const) {
+    upstream.script(refuses(400, 'enough'));
+    const response = await lab.post('/v1/chat/completions', { model, messages, [name]: [item] });
+    assert.equal(response.status, 400);
+    assert.match(JSON.stringify(upstream.requests.at(-1)?.json), /Hello/);
+    const strict = { headers: { 'x-strict-params': 'true' } };
+    const refused = await lab.post('/v1/chat/completions', { model, messages, [name]: [item] }, strict);
+    assert.deepEqual([refused.status, (await errorOf(refused)).param], [400, name]);
+  }
 });

@@ -30,7 +30,7 @@ import {
   usageChunk,
 } from '../answer.ts';
 import { type Annotation, citedAt, readClaudeCitation } from '../citations.ts';
-import { readConversation } from '../conversation.ts';
+import { nothingStored, readConversation } from '../conversation.ts';
 import type {
   DecodedAnswer,
   Dialect,
@@ -253,6 +253,7 @@ const TAKEN = takenFields(
 function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
   const model = claudeModel(context);
   const { names, extra, steps } = startTranslation(request, TAKEN);
+  refuseContainer(extra);
   const { system, turns, calledNames } = readConversation(request.messages, steps);
   const instructions = system.filter(({ text }) => text.trim() !== '');
   const messages = encodeTurns(turns, names, steps);
@@ -294,6 +295,12 @@ function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): 
     ...extra,
   };
   return { path: '/messages', headers: { 'anthropic-version': '2023-06-01' }, body, dropped: [...names] };
+}
+
+/** A container lies in the operator's account, which all callers share, and a chat completion does not say whose it is. */
+function refuseContainer({ container }: JsonObject): void {
+  const id = asText(container) ?? asText(asObject(container)?.id);
+  if (id !== undefined) throw nothingStored({ id, path: '/container' });
 }
 
 interface EncodedTools {

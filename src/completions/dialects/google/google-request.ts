@@ -4,6 +4,7 @@ import {
   type ContentItem,
   callArguments,
   droppedPiece,
+  nothingStored,
   packProof,
   readConversation,
   type Turn,
@@ -51,7 +52,9 @@ export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, cont
   const takes = takenBy(context);
   const schemas: SchemaOptions = { takes, dropped: names, steps };
   for (const name of use.dropped) names.add(name);
-  const { generationConfig: ownConfig, top_k: _, ...ownFields } = extra;
+  const { generationConfig: ownConfig, top_k: _, contents, ...ownFields } = extra;
+  if (contents !== undefined) names.add('contents');
+  refuseCachedPrompt(ownFields);
   const body: JsonObject = {
     ...(system.length > 0 && { systemInstruction: { parts: system.map(({ text }) => ({ text })) } }),
     contents: encodeContents(turns, { takes, withCallIds: host === 'google', dropped: names, steps }),
@@ -65,6 +68,21 @@ export function encodeGoogleRequest(host: GoogleHost, request: ChatRequest, cont
     ...ownFields,
   };
   return { path: generatePath(context.model, context.stream, host), headers: {}, body, dropped: [...names] };
+}
+
+/** Google takes both spellings. The prompt lies in the operator's account, which all callers share. */
+function refuseCachedPrompt(fields: JsonObject): void {
+  for (const name of ['cachedContent', 'cached_content']) {
+    const id = asText(fields[name]);
+    if (id !== undefined) throw nothingStored({ id, path: `/${name}` });
+  }
+}
+
+const UPLOADED = /^(?:files\/|https?:\/\/[^/]{1,255}\.googleapis\.com\/(?:[^?#]{0,255}\/)?files\/)/i;
+
+/** Returns whether a file was uploaded to Google's API, by its name or its address there. Any other address is a file of the web. */
+export function isUploaded(uri: string): boolean {
+  return UPLOADED.test(uri);
 }
 
 export function generatePath(model: string, stream: boolean, host: GoogleHost = 'google'): string {
@@ -272,6 +290,7 @@ function encodePiece(item: ContentItem, { dropped }: ContentsOptions): JsonObjec
     case 'data':
       return [{ inlineData: { mimeType: item.mediaType, data: item.base64 } }];
     case 'link':
+      if (isUploaded(item.url)) throw nothingStored({ id: item.url, path: '/messages' });
       return [{ fileData: { mimeType: item.mediaType, fileUri: item.url } }];
     case 'unknown':
       dropped.add(droppedPiece(item));

@@ -1,7 +1,7 @@
 import type { ChatMessage, ChatRequest, ContentPart, GivenToolCall } from '../../contract/chat.ts';
-import { cacheMarkers, unpackProofs } from '../conversation.ts';
-import { createSteps, type DialectContext, type Steps, type UpstreamRequest } from '../dialect.ts';
-import type { JsonObject } from '../json-value.ts';
+import { cacheMarkers, nothingStored, unpackProofs } from '../conversation.ts';
+import { createSteps, type DialectContext, type Reference, type Steps, type UpstreamRequest } from '../dialect.ts';
+import { asObject, type JsonObject } from '../json-value.ts';
 import { maxTokens, sortFields, spelledResult, takenFields } from '../request-fields.ts';
 
 /** Fields that the Responses API has under the same name. */
@@ -29,22 +29,25 @@ const MIN_OUTPUT_TOKENS = 16;
  * encrypted, so that it can be sent back.
  */
 export function encodeResponsesRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
-  const { dropped, extra } = sortFields(request, TAKEN);
+  const { dropped, extra: given } = sortFields(request, TAKEN);
+  const { input, ...extra } = given;
+  if (input !== undefined) dropped.push('input');
   const { top_k: most, ...own } = extra;
+  refuseStored(request, extra);
   if (most !== undefined && context.translated === true) dropped.push('top_k');
-  const given: Readonly<Record<string, unknown>> = request;
+  const fields: Readonly<Record<string, unknown>> = request;
   if (cacheMarkers(request).length > 0) dropped.push('cache_control');
   const limit = maxTokens(request);
   const { reasoning_effort: effort } = request;
   const text = {
     ...textFormat(request.response_format),
-    ...(typeof given.verbosity === 'string' && { verbosity: given.verbosity }),
+    ...(typeof fields.verbosity === 'string' && { verbosity: fields.verbosity }),
   };
   const tools = (request.tools ?? []).map(encodeTool);
   const body: JsonObject = {
     model: context.model,
     input: encodeInput(request.messages, createSteps()),
-    ...Object.fromEntries(SAME.flatMap((name) => (given[name] === undefined ? [] : [[name, given[name]]]))),
+    ...Object.fromEntries(SAME.flatMap((name) => (fields[name] === undefined ? [] : [[name, fields[name]]]))),
     ...(limit !== undefined && { max_output_tokens: Math.max(limit, MIN_OUTPUT_TOKENS) }),
     ...(tools.length > 0 && { tools, ...toolChoice(request.tool_choice) }),
     ...(Object.keys(text).length > 0 && { text }),
@@ -55,6 +58,54 @@ export function encodeResponsesRequest(request: ChatRequest, context: DialectCon
     ...(context.translated === true ? own : extra),
   };
   return { path: '/responses', headers: {}, body, dropped };
+}
+
+/** Fields that name a response, a conversation or a prompt that OpenAI keeps in the operator's account. */
+export const STORED_FIELDS = ['previous_response_id', 'conversation', 'prompt'] as const;
+
+/**
+ * Refuses the fields and the tools of a chat completion that name objects of the operator's account, because all callers share that
+ * account, and a chat completion does not say which objects are the caller's own.
+ */
+function refuseStored({ tools }: ChatRequest, extra: JsonObject): void {
+  const found = STORED_FIELDS.flatMap((name) => referencesIn(extra[name], `/${name}`));
+  if (extra.background === true) found.push({ id: '', path: '/background' });
+  const [stored] = [...found, ...storedInTools(tools ?? [], '/tools')];
+  if (stored !== undefined) throw nothingStored(stored);
+}
+
+/** Returns the ids in a value: a text, an object with an `id`, or a list of these. */
+export function referencesIn(value: unknown, path: string): readonly Reference[] {
+  if (Array.isArray(value)) return value.flatMap((each, index) => referencesIn(each, `${path}/${index}`));
+  const id = asObject(value)?.id ?? value;
+  return typeof id === 'string' ? [{ id, path }] : [];
+}
+
+/** How the ids of skills begin that were uploaded to the account. OpenAI's own skills have names. */
+const OWN_SKILL = /^skill_/;
+
+/** Returns what tools name that OpenAI keeps: stores of vectors, containers, files and uploaded skills. */
+export function storedInTools(tools: readonly object[], path: string): readonly Reference[] {
+  return tools.flatMap((tool, index): readonly Reference[] => {
+    const { container, vector_store_ids: stores, input_image_mask: mask, environment: given } = tool as JsonObject;
+    const at = `${path}/${index}`;
+    const own = asObject(container);
+    const environment = asObject(given) ?? {};
+    const skills = Array.isArray(environment.skills)
+      ? environment.skills.map((skill) => asObject(skill)?.skill_id)
+      : [];
+    return [
+      ...referencesIn(stores, `${at}/vector_store_ids`),
+      ...referencesIn(own === undefined ? container : own.file_ids, `${at}/container`),
+      ...referencesIn(asObject(mask)?.file_id, `${at}/input_image_mask/file_id`),
+      ...referencesIn(environment.container_id, `${at}/environment/container_id`),
+      ...referencesIn(environment.file_ids, `${at}/environment/file_ids`),
+      ...referencesIn(
+        skills.filter((id) => OWN_SKILL.test(String(id))),
+        `${at}/environment/skills`,
+      ),
+    ];
+  });
 }
 
 function textFormat(format: ChatRequest['response_format']): { readonly format?: object } {

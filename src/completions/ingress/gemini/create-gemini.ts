@@ -13,10 +13,10 @@ import {
 } from '../../contract/gemini.ts';
 import type { ModelEntry } from '../../contract/keys.ts';
 import { createRequestReader } from '../../contract/read-request.ts';
+import { nothingStored } from '../../dialects/conversation.ts';
 import { asList, asObject, parseEvent } from '../../dialects/json-value.ts';
 import type { KeyHolder } from '../../keys/admission.ts';
 import { geminiCountLane, generateLane } from '../../lanes/request-lanes.ts';
-import { notStored } from '../../lanes/upstream-objects.ts';
 import type { ChatPipeline } from '../../operations/chat-pipeline.ts';
 import type { Embed } from '../../operations/embeddings-handler.ts';
 import { sendJson } from '../../relay/relay-stream.ts';
@@ -174,7 +174,7 @@ export function createGemini(parts: GeminiParts) {
 /** No caller can have stored anything through this service, so whatever is named is somebody else's. */
 function refuseStored(request: GenerateContentRequest): void {
   const [stored] = storedInGemini(request);
-  if (stored !== undefined) throw notStored(stored);
+  if (stored !== undefined) throw nothingStored(stored);
 }
 
 /** `alt=sse`: events; otherwise one JSON array. */

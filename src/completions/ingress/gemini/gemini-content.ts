@@ -1,9 +1,8 @@
 import { AppError } from '../../../platform/errors/app-error.ts';
 import type { GeminiContent, GeminiPart, GenerateContentRequest } from '../../contract/gemini.ts';
 import { unpackProofs } from '../../dialects/conversation.ts';
-import { createSteps, type Steps } from '../../dialects/dialect.ts';
-import { LOST_SIGNATURE } from '../../dialects/google/google-request.ts';
-import type { Reference } from '../../lanes/upstream-objects.ts';
+import { createSteps, type Reference, type Steps } from '../../dialects/dialect.ts';
+import { isUploaded, LOST_SIGNATURE } from '../../dialects/google/google-request.ts';
 import { invalidField, isRecord } from '../decoded-request.ts';
 
 /** Members whose own members are the caller's: arguments, results, schemas. */
@@ -143,9 +142,6 @@ function signedParts(parts: readonly PlacedPart[], steps: Steps): readonly Gemin
   });
 }
 
-/** A file that was uploaded to Google's API, by its name or its address there. Any other address is a file of the web. */
-const UPLOADED = /^(?:files\/|https?:\/\/[^/]{1,255}\.googleapis\.com\/(?:[^?#]{0,255}\/)?files\/)/i;
-
 /** What a request names that the API keeps: a cached prompt, uploaded files, and stores of files that a tool searches. */
 export function storedInGemini(request: GenerateContentRequest): readonly Reference[] {
   const found: Reference[] = [];
@@ -157,7 +153,7 @@ export function storedInGemini(request: GenerateContentRequest): readonly Refere
     for (const [index, part] of parts.entries()) {
       const { fileData: file, functionResponse: result } = isRecord(part) ? part : {};
       const uri = isRecord(file) ? file.fileUri : undefined;
-      if (typeof uri === 'string' && UPLOADED.test(uri)) note(uri, `${path}/${index}/fileData/fileUri`);
+      if (typeof uri === 'string' && isUploaded(uri)) note(uri, `${path}/${index}/fileData/fileUri`);
       if (isRecord(result)) lookAt(result.parts, `${path}/${index}/functionResponse/parts`);
     }
   };

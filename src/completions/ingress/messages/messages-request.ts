@@ -10,8 +10,7 @@ import type {
 import { packHiddenThinking, packThinking, readProofs } from '../../dialects/anthropic/anthropic-messages.ts';
 import { isForeignCitation } from '../../dialects/citations.ts';
 import { cacheControl } from '../../dialects/conversation.ts';
-import { createSteps, type Steps } from '../../dialects/dialect.ts';
-import type { Reference } from '../../lanes/upstream-objects.ts';
+import { createSteps, type Reference, type Steps } from '../../dialects/dialect.ts';
 import type { DecodedRequest } from '../../operations/chat-pipeline.ts';
 import {
   type ConversationBuilder,
@@ -204,7 +203,7 @@ function hasForeignCitation(block: MessagesBlock): boolean {
   return Array.isArray(citations) && citations.some(isForeignCitation);
 }
 
-/** What a request names that the API keeps: a container, and files in blocks and in the results of tools. */
+/** What a request names that the API keeps: a container, uploaded skills, and files in blocks and in the results of tools. */
 export function storedInMessages(request: MessagesRequest): readonly Reference[] {
   const { container } = request as { container?: unknown };
   const found: Reference[] = [];
@@ -221,7 +220,12 @@ export function storedInMessages(request: MessagesRequest): readonly Reference[]
       if (type === 'tool_result') lookAt(content, `${path}/${index}/content`);
     }
   };
-  note(isRecord(container) ? container.id : container, '/container');
+  const { id, skills } = isRecord(container) ? container : { id: container };
+  note(id, '/container');
+  for (const [index, skill] of (Array.isArray(skills) ? skills : []).entries()) {
+    // Those of Anthropic itself are for everybody.
+    if (isRecord(skill) && skill.type === 'custom') note(skill.skill_id, `/container/skills/${index}/skill_id`);
+  }
   lookAt(request.system, '/system');
   for (const [index, { content }] of request.messages.entries()) lookAt(content, `/messages/${index}/content`);
   return found;

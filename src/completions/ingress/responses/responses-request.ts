@@ -2,10 +2,9 @@ import { AppError } from '../../../platform/errors/app-error.ts';
 import type { ChatMessage, ChatRequest, ContentPart } from '../../contract/chat.ts';
 import type { InputItem, InputPart, ResponsesRequest, ResponsesTool } from '../../contract/responses.ts';
 import { customArguments } from '../../dialects/conversation.ts';
-import { createSteps, type Steps } from '../../dialects/dialect.ts';
+import { createSteps, type Reference, type Steps } from '../../dialects/dialect.ts';
 import { packReasoning } from '../../dialects/openai/responses-dialect.ts';
-import { reasoningItems } from '../../dialects/openai/responses-request.ts';
-import type { Reference } from '../../lanes/upstream-objects.ts';
+import { reasoningItems, referencesIn, STORED_FIELDS, storedInTools } from '../../dialects/openai/responses-request.ts';
 import type { DecodedRequest } from '../../operations/chat-pipeline.ts';
 import {
   createConversation,
@@ -56,13 +55,11 @@ const SAME = [
   'prompt_cache_retention',
 ] as const;
 
-/** What refers to something that OpenAI keeps and we do not: leaving it out would change what is asked. */
-const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
-
 /** A request of the Responses API as a chat completion. */
 export function decodeResponsesRequest(request: ResponsesRequest): DecodedResponsesRequest {
   const given: Readonly<Record<string, unknown>> = request;
-  for (const field of STORED) {
+  // Leaving out what names something that OpenAI keeps and we do not would change what is asked.
+  for (const field of STORED_FIELDS) {
     if (isPresent(given[field])) throw new AppError('NOTHING_STORED', { field, issues: [{ path: `/${field}` }] });
   }
   if (given.background === true) {
@@ -95,25 +92,20 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
 /** What a request names that the API keeps: responses, conversations, prompts, items, files, containers and stores of vectors. */
 export function storedInResponses(request: ResponsesRequest): readonly Reference[] {
   const given: Readonly<Record<string, unknown>> = request;
-  const found: Reference[] = [];
+  const found: Reference[] = STORED_FIELDS.flatMap((field) => referencesIn(given[field], `/${field}`));
   const note = (value: unknown, path: string): void => {
-    const id = isRecord(value) ? value.id : value;
-    if (Array.isArray(value)) for (const [index, each] of value.entries()) note(each, `${path}/${index}`);
-    else if (typeof id === 'string') found.push({ id, path });
+    for (const each of referencesIn(value, path)) found.push(each);
   };
-  for (const field of STORED) note(given[field], `/${field}`);
   // A response in the background could only be fetched later, which is not offered: no object has this id.
   if (given.background === true) found.push({ id: '', path: '/background' });
-  for (const [index, tool] of (request.tools ?? []).entries()) {
-    const { container, vector_store_ids: stores } = tool as { container?: unknown; vector_store_ids?: unknown };
-    const path = `/tools/${index}`;
-    note(stores, `${path}/vector_store_ids`);
-    note(isRecord(container) ? container.file_ids : container, `${path}/container`);
-  }
+  for (const each of storedInTools(request.tools ?? [], '/tools')) found.push(each);
   const items = typeof request.input === 'string' ? [] : request.input;
   for (const [index, item] of items.entries()) {
     const path = `/input/${index}`;
     if (item.type === 'item_reference') note((item as { id?: unknown }).id, `${path}/id`);
+    if (Array.isArray(item.tools)) for (const each of storedInTools(item.tools, `${path}/tools`)) found.push(each);
+    // The screenshot of a computer.
+    if (isRecord(item.output)) note(item.output.file_id, `${path}/output/file_id`);
     for (const parts of [item.content, item.output]) {
       if (!Array.isArray(parts)) continue;
       for (const [place, part] of parts.entries()) {
