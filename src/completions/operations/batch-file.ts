@@ -12,7 +12,7 @@ import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
 import { statusOf } from '../errors.ts';
 import { type CallOutcome, type Charge, type KeyHolder, priceCall, type SettledCall } from '../keys/admission.ts';
 import type { StoredObject, UpstreamObjects } from '../lanes/upstream-objects.ts';
-import { estimatedUsage, estimateTokensIn, expectedAnswerTokens } from '../relay/token-usage.ts';
+import { estimatedUsage, estimateTokensIn, expectedAnswerTokens, textCount } from '../relay/token-usage.ts';
 import { CallerPresence, type FinishCall, type MeasuredUsage } from '../routing/call-record.ts';
 
 /** What all lines of a file for a batch ask for together. It is stored with the file, and charged with the batch. */
@@ -83,7 +83,7 @@ export async function readBatchFile(
       ...plan,
       lines: plan.lines + 1,
       promptTokens: plan.promptTokens + estimateTokensIn(request),
-      answerTokens: plan.answerTokens + (WRITES_ANSWERS.has(line.endpoint) ? answerTokensOf(request) : 0),
+      answerTokens: plan.answerTokens + (WRITES_ANSWERS.has(line.endpoint) ? answerTokensOf(line) : 0),
     };
     written.push(JSON.stringify({ ...line.whole, body: { ...request, model: plan.upstreamModel } }));
     readInTurn += bytes.length;
@@ -157,13 +157,11 @@ function isListOfObjects(value: unknown): boolean {
   return Array.isArray(value) && value.every((item) => asObject(item) !== undefined);
 }
 
-function answerTokensOf(request: JsonObject): number {
+function answerTokensOf({ request, endpoint }: BatchLine): number {
   const { max_completion_tokens: most, max_output_tokens: output, max_tokens: older, n } = request;
   const [limit] = [most, output, older].filter((value) => typeof value === 'number');
-  return expectedAnswerTokens({
-    ...(typeof limit === 'number' && limit > 0 && { max_tokens: limit }),
-    ...(typeof n === 'number' && n > 0 && { n }),
-  });
+  const count = endpoint === '/v1/completions' ? textCount(request) : textCount({ n });
+  return count * expectedAnswerTokens(typeof limit === 'number' && limit > 0 ? { max_tokens: limit } : {});
 }
 
 function isBlank(bytes: Buffer): boolean {

@@ -10,7 +10,7 @@ import { createRequestReader } from '../contract/read-request.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
 import { openInSilence, relayStream, sendJson } from '../relay/relay-stream.ts';
-import { tokensOfCharacters } from '../relay/token-usage.ts';
+import { textCount, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
@@ -52,7 +52,7 @@ export function createTextHandler(options: TextHandlerOptions) {
     const idempotencyId = makeId('idem-');
     const stream = request.stream === true;
     const usageAsked = request.stream_options?.include_usage === true;
-    const choices = (request.n ?? 1) * promptCount(request.prompt);
+    const choices = textCount({ prompt: request.prompt, n: request.n });
     const operation = { path: '/completions', request, bytes, stream, choices, usageAsked, promptTokens } as const;
     const answer = { answerId: makeId('chatcmpl-'), created: Math.floor(clock.now() / 1000) };
 
@@ -89,7 +89,7 @@ export function createTextHandler(options: TextHandlerOptions) {
       const { strict, incoming } = readIncoming(asked, 'text_completion', bytes, strictParams());
       const call = await pipeline.admit(incoming, request.model, {
         prompt: tokensOfCharacters(bytes.length),
-        answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * (request.n ?? 1),
+        answer: (request.max_tokens ?? USUAL_ANSWER_TOKENS) * textCount(request),
       });
       const start = () => open(call, { request, bytes }, strict, family);
       const silence = { reply, record: call.record, clock, alarms };
@@ -150,10 +150,6 @@ function encodeWhole(result: Whole, family: PathFamily): Buffer | string {
 /** Without `/v1`, `created` is a text. */
 function encodeText(completion: TextCompletion, family: PathFamily): string {
   return JSON.stringify(family === 'openai' ? completion : { ...completion, created: String(completion.created) });
-}
-
-function promptCount(prompt: TextRequest['prompt']): number {
-  return Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1;
 }
 
 /** A plain completion in terms of chat, for upstreams that know nothing else, and back. */

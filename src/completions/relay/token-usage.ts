@@ -150,6 +150,16 @@ export function expectedAnswerTokens({
   return (most ?? older ?? USUAL_ANSWER_TOKENS) * (n ?? 1);
 }
 
+/**
+ * How many texts the answer to a text completion has, or that the API writes to choose from: so many for each prompt. The values may be
+ * those of a request that was not checked.
+ */
+export function textCount({ prompt, n, best_of: best }: Readonly<Record<string, unknown>>): number {
+  const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1;
+  const written = [n, best].filter((count): count is number => typeof count === 'number');
+  return prompts * Math.max(1, ...written);
+}
+
 export function tokensOfCharacters(characters: number): number {
   return Math.ceil(characters / CHARACTERS_PER_TOKEN);
 }

@@ -44,6 +44,47 @@ test('P-33: /completions goes to an upstream of the same dialect as it is, whole
   assert.equal(await response.text(), `${events.join('')}data: [DONE]\n\n`);
 });
 
+test('a text completion reserves the budget for all answers to all of its prompts', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(TEXT));
+  const master = 'master-key-of-the-texts-1';
+  const { post } = await startCompletions(t, {
+    settings: { ...labAt(upstream.url), master_key: master, prices: { 'lab/base': { input: 0, output: 0.001 } } },
+  });
+  const budget = { usd: 1, period: 'total' };
+  const issued = await post('/keys', { name: 'one', budget }, { headers: { authorization: `Bearer ${master}` } });
+  const headers = { authorization: `Bearer ${(await jsonOf(issued)).key}` };
+  const statusOf = async (rest: object) =>
+    (await post('/v1/completions', { model: 'lab/base', prompt: 'a', max_tokens: 100, ...rest }, { headers })).status;
+  for (const rest of [
+    { prompt: Array(11).fill('a') },
+    { best_of: 11 },
+    { n: 11 },
+    { prompt: Array(4).fill([1]), n: 3 },
+  ]) {
+    assert.equal(await statusOf(rest), 429, JSON.stringify(rest));
+  }
+  assert.equal(upstream.requests.length, 0);
+  assert.equal(await statusOf({ prompt: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] }), 200, 'one prompt of eleven tokens');
+});
+
+test('line ends before an answer do not spoil it: some servers send them so that the connection stays open', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const { post, usage } = await startCompletions(t, { settings: labAt(upstream.url) });
+  const list = { object: 'list', data: [{ object: 'embedding', index: 0, embedding: [0.1] }], usage: USAGE };
+  for (const [path, body, answer] of [
+    ['/v1/completions', { prompt: 'Hello' }, TEXT],
+    ['/v1/embeddings', { input: 'Hello' }, list],
+    ['/v1/rerank', { query: 'a', documents: ['a'] }, { results: [{ index: 0, relevance_score: 1 }], usage: USAGE }],
+    ['/v1/chat/completions', { messages: HELLO.messages }, completionOf('ok')],
+  ] as const) {
+    upstream.script(answers(`\n\r\n ${JSON.stringify(answer)}`));
+    const response = await post(path, { ...body, model: 'lab/base' });
+    assert.deepEqual([response.status, await response.json()], [200, answer], path);
+  }
+  assert.equal(upstream.requests.length, 4, 'none was asked again');
+  assert.equal((await usage()).total.completion_tokens, 4 * USAGE.completion_tokens);
+});
+
 test('P-33: where there is no such operation the prompt becomes a chat, and the answer a text again', async (t) => {
   const upstream = await startScriptedUpstream(t);
   upstream.script(refuses(404, 'Unknown request URL'), answers(completionOf('from a chat')));

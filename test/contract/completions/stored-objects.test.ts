@@ -226,6 +226,24 @@ test('a batch that has ended is charged for what its API says it used, once, and
   assert.equal((await total()).cost_usd, sums.cost_usd, 'a batch that did nothing costs nothing');
 });
 
+test('a batch of text completions is charged for all answers to all prompts', async (t) => {
+  const { upstream, ask, upload, calls } = await start(t, answers({ ...FILE, purpose: 'batch' }));
+  const url = '/v1/completions';
+  const lines = [
+    { prompt: ['a', 'b', 'c'], n: 2 },
+    { prompt: 'a', best_of: 5 },
+    { prompt: [1, 2], n: 1 },
+  ];
+  assert.equal(
+    (await upload(lines.map((each) => line('cheap', { ...each, max_tokens: 10 }, url)).join(''), 'batch')).status,
+    200,
+  );
+  upstream.script(answers({ id: 'batch_1', object: 'batch', status: 'validating' }));
+  const body = { input_file_id: 'file-1', endpoint: url, completion_window: '24h' };
+  assert.equal((await ask('POST', '/v1/batches', { body })).status, 200);
+  assert.equal((await calls())[0].usage.completion_tokens, (6 + 5 + 1) * 10);
+});
+
 test('a line of a batch asks for nothing that a request may not ask for', async (t) => {
   const { upstream, newKey, upload } = await start(t, answers(FILE));
   const limited = await newKey({ models: ['cheap'] });
