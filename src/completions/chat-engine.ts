@@ -140,7 +140,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     cache: createResponseCache({ clock, shared }),
     models,
     openChat,
-    openOperation: createOpenOperation({ send, clock }),
+    openOperation: createOpenOperation({ send, clock, maxEventBytes: settings.max_event_bytes }),
     send,
     targets: board.status,
     reload: models.reload,

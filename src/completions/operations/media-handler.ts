@@ -29,7 +29,7 @@ import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
 import { speaksOpenai } from './encode-chat.ts';
 import { isForm } from './form-data.ts';
 import type { MediaKind, MediaRequest } from './media-requests.ts';
-import { failureInAnswer } from './open-operation.ts';
+import { beginsObject, failureInAnswer } from './open-operation.ts';
 
 interface MediaHandlerOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly pipeline: ChatPipeline;
@@ -49,7 +49,6 @@ const EVENTS = 'text/event-stream; charset=utf-8';
 /** What an answer may call itself: nothing that a browser would run. */
 const PASSED_TYPES =
   /^(?:application\/(?:json|x-subrip)|text\/(?:plain|vtt)|audio\/[\w.+-]{1,64})(?:; ?charset=utf-8)?$/i;
-const OPEN_BRACE = 0x7b;
 
 /**
  * Images, speech, moderations and rankings: requests pass as they came, with the upstream's name of the model, to APIs that have the
@@ -92,7 +91,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
       return { stream: await openStream({ ...exchange, reader: withUnits(reader, units) }), contentType: EVENTS };
     }
     if (request.answer === 'audio') {
-      const reader = createFileReader(estimated);
+      const reader = createFileReader(estimated, false);
       return { stream: await openStream({ ...exchange, reader }), contentType: request.contentType };
     }
     let given = '';
@@ -100,7 +99,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
       given = String(headers['content-type'] ?? '');
     };
     const body = await openAnswer({ ...exchange, onHeaders });
-    const isJson = body[0] === OPEN_BRACE;
+    const isJson = beginsObject(body);
     if (!isJson && !kind.mayBeText) throw upstreamError('its answer is not JSON');
     const failure = isJson ? failureInAnswer(body, kind.results) : undefined;
     if (failure !== undefined) throw failureToError(failure, secret);
@@ -131,7 +130,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     const { result, finish } = opened;
     if ('stream' in result || !writesWords(kind)) return result;
     const body = String(result.body);
-    const isJson = body.startsWith('{');
+    const isJson = body.trimStart().startsWith('{');
     const words = isJson ? Buffer.from(body) : Buffer.from(JSON.stringify({ text: body }));
     const whole = { dropped: [], kind: 'bytes', body: words, measured: result.measured } as const;
     const checked = await pipeline.guardAnswer(call, { result: whole, finish });
@@ -212,11 +211,15 @@ function notOffered({ named }: MediaKind): AppError {
   return new AppError('OPERATION_NOT_SUPPORTED', { operation: named });
 }
 
-/** Passes a file on as it comes. It is complete when the connection ends properly. */
-export function createFileReader(measured: MeasuredUsage): StreamReader<Buffer> {
+/** Passes a file on as it comes. It is complete when the connection ends properly; a file that may not be empty has at least a byte then. */
+export function createFileReader(measured: MeasuredUsage, mayBeEmpty: boolean): StreamReader<Buffer> {
+  let isComplete = mayBeEmpty;
   return {
-    feed: (chunk) => ({ piece: chunk, hasEvent: true, done: false }),
-    end: () => ({ piece: undefined, hasEvent: true, done: true }),
+    feed(chunk) {
+      isComplete = true;
+      return { piece: chunk, hasEvent: true, done: false };
+    },
+    end: () => ({ piece: undefined, hasEvent: isComplete, done: isComplete }),
     usage: () => measured,
   };
 }

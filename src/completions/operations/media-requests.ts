@@ -4,7 +4,9 @@ import { demoImage, demoRerank, demoSpeech } from '../apis/demo-models.ts';
 import type { UnitCounts } from '../apis/prices.ts';
 import { ImageEditRequest, ImageRequest, ModerationRequest, RerankRequest, SpeechRequest } from '../contract/media.ts';
 import { createRequestReader } from '../contract/read-request.ts';
+import { nothingStored } from '../dialects/conversation.ts';
 import type { DialectName } from '../dialects/dialect.ts';
+import { asObject, asWords } from '../dialects/json-value.ts';
 import type { CallOperation } from '../keys/admission.ts';
 import { spliceModel } from '../relay/splice-body.ts';
 import { estimateTokensIn, tokensOfCharacters } from '../relay/token-usage.ts';
@@ -96,6 +98,19 @@ function fromForm(form: Form, own: Own, changed: Readonly<Record<string, string>
     encode: (upstreamModel) => writeForm(form, { ...changed, model: upstreamModel }),
     withFields: (next) => fromForm(form, own, next as Readonly<Record<string, string>>),
   };
+}
+
+/**
+ * Refuses images that a request names by their id at a model API: they lie in the operator's account, which all callers share, and
+ * the request does not say which of them are the caller's own.
+ */
+function refuseStoredImages(fields: Readonly<Record<string, unknown>>): void {
+  for (const name of ['image', 'images', 'mask']) {
+    for (const [index, image] of [fields[name]].flat().entries()) {
+      const id = asWords(asObject(image)?.file_id);
+      if (id !== undefined) throw nothingStored({ id, path: `/${name}/${index}/file_id` });
+    }
+  }
 }
 
 function missing(param: string): AppError {
@@ -190,6 +205,7 @@ export const mediaKinds = {
       }
       if (!/^application\/json\b/i.test(contentType ?? '')) throw new AppError('UNSUPPORTED_MEDIA_TYPE');
       const fields = readEdit(body);
+      refuseStoredImages(fields);
       return fromJson(body, fields, drawing(fields));
     },
   },

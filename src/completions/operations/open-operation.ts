@@ -54,9 +54,11 @@ export type OpenOperation = (
 export interface OpenOperationOptions {
   readonly send: SendUpstream;
   readonly clock: Clock;
+  /** The largest event of a stream. */
+  readonly maxEventBytes?: number;
 }
 
-export function createOpenOperation({ send, clock }: OpenOperationOptions): OpenOperation {
+export function createOpenOperation({ send, clock, maxEventBytes }: OpenOperationOptions): OpenOperation {
   return async (api, attempt, work, presence) => {
     const { target } = attempt;
     const { path, stream, promptTokens } = work;
@@ -69,11 +71,17 @@ export function createOpenOperation({ send, clock }: OpenOperationOptions): Open
     const options = { start, decodeFailure: failureInBody, secret: api.credentials.key, presence, now: clock.now };
     if (stream) {
       const { choices, usageAsked } = work;
-      const reader = createByteReader({ choices, usageAsked, promptTokens, chunkObject: 'text_completion' });
+      const reader = createByteReader({
+        choices,
+        usageAsked,
+        promptTokens,
+        maxEventBytes,
+        chunkObject: 'text_completion',
+      });
       return { kind: 'byte-stream', stream: await openStream({ ...options, reader }) };
     }
     const body = await openAnswer(options);
-    if (body[0] !== OPEN_BRACE) throw upstreamError('its answer is not JSON');
+    if (!beginsObject(body)) throw upstreamError('its answer is not JSON');
     const failure = failureInAnswer(body, RESULTS);
     if (failure !== undefined) throw failureToError(failure, api.credentials.key);
     const usage = findUsage(body);
@@ -84,6 +92,15 @@ export function createOpenOperation({ send, clock }: OpenOperationOptions): Open
 }
 
 const OPEN_BRACE = 0x7b;
+const SPACES: ReadonlySet<number | undefined> = new Set([0x20, 0x09, 0x0a, 0x0d]);
+
+/** Returns whether a body is a JSON object by its start. Some servers send line ends before it, to keep the connection open. */
+export function beginsObject(body: Buffer): boolean {
+  let at = 0;
+  while (SPACES.has(body[at])) at += 1;
+  return body[at] === OPEN_BRACE;
+}
+
 const RESULTS = ['choices', 'data'];
 const ERROR = Buffer.from('"error"');
 

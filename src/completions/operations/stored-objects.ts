@@ -303,7 +303,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
         }
         const request: ObjectRequest = { method: 'GET', path: `/files/${id}/content`, demo: () => undefined };
         const exchange = await begin(attempt, head, request, '*/*');
-        const reader = createFileReader({ usage: estimatedUsage(0, 0), estimated: false });
+        const reader = createFileReader({ usage: estimatedUsage(0, 0), estimated: false }, true);
         return openStream({ ...exchange, presence, now: clock.now, reader, anyType: true });
       });
       if (Buffer.isBuffer(result)) {

@@ -94,6 +94,23 @@ test('a form passes with its files as they are; the field model is the only one 
   assert.equal(edit.status, 200);
 });
 
+test('an edit names no image that the API keeps for all callers together', async (t) => {
+  const { upstream, post } = await start(t);
+  const ask = (rest: object) => post('/v1/images/edits', { model: 'lab/draw', prompt: 'A bridge', ...rest });
+  for (const [rest, param] of [
+    [{ images: [{ image_url: 'https://a.example/a.png' }, { file_id: 'file-1' }] }, 'images[1].file_id'],
+    [{ image: { file_id: 'file-1' } }, 'image[0].file_id'],
+    [{ mask: { file_id: 'file-1' } }, 'mask[0].file_id'],
+  ] as const) {
+    const response = await ask(rest);
+    const { error } = (await response.json()) as Json;
+    assert.deepEqual([response.status, error.code, error.param], [400, 'nothing_stored', param]);
+  }
+  assert.equal(upstream.requests.length, 0);
+  upstream.script(answers({ created: 1, data: [] }));
+  assert.equal((await ask({ images: [{ image_url: 'https://a.example/a.png' }] })).status, 200);
+});
+
 test('a form that is not plain is refused before anything is sent: twice the same model, odd headers, no file', async (t) => {
   const { upstream, url, postForm } = await start(t);
   const path = '/v1/audio/transcriptions';
@@ -148,6 +165,9 @@ test('speech comes as it is made, and one that breaks off never looks complete',
   assert.deepEqual(outcomes[0], ['speech', 'partial']);
   upstream.script(refuses(400, 'no such voice'));
   assert.equal((await speak()).status, 400);
+  upstream.script(answers('', 200, { 'content-type': 'audio/mpeg' }));
+  const silent = await speak();
+  assert.deepEqual([silent.status, ((await silent.json()) as Json).error.code], [502, 'upstream_error']);
 });
 
 test('events of images and transcriptions pass as bytes, and their last one is read for the usage', async (t) => {
