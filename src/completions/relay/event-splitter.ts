@@ -53,11 +53,13 @@ export function createEventSplitter(maxEventBytes = MAX_EVENT_BYTES): EventSplit
     held.push(part);
     heldBytes += part.length;
     if (heldBytes > maxEventBytes) {
-      throw upstreamError(
-        `one event of its stream is larger than ${maxEventBytes} bytes (completions.max_event_bytes)`,
-      );
+      throw tooLarge(maxEventBytes);
     }
   }
+}
+
+function tooLarge(maxEventBytes: number): AppError {
+  return upstreamError(`one event of its stream is larger than ${maxEventBytes} bytes (completions.max_event_bytes)`);
 }
 
 /** The start of the event in which a place lies, in a piece that the splitter gave. */
@@ -159,16 +161,18 @@ type FrameHeaders = Readonly<Record<string, { readonly value: unknown }>>;
 
 /** Lengths of frame and headers and their checksum, and the checksum at the end. */
 const MIN_FRAME = 16;
-const MAX_FRAME = 8 * 1024 * 1024;
 
 /** The codec is loaded with its first user: hardly anybody has Bedrock. */
-export async function loadFrameReader(): Promise<() => FrameReader> {
+export async function loadFrameReader(maxEventBytes = MAX_EVENT_BYTES): Promise<() => FrameReader> {
   const { EventStreamCodec } = await import('@smithy/eventstream-codec');
   const codec = new EventStreamCodec(toText, fromText);
-  return () => createFrameReader((frame) => codec.decode(frame));
+  return () => createFrameReader((frame) => codec.decode(frame), maxEventBytes);
 }
 
-function createFrameReader(decode: (frame: Uint8Array) => { headers: FrameHeaders; body: Uint8Array }): FrameReader {
+function createFrameReader(
+  decode: (frame: Uint8Array) => { headers: FrameHeaders; body: Uint8Array },
+  maxEventBytes: number,
+): FrameReader {
   let held: Uint8Array[] = [];
   let heldBytes = 0;
   /** Of the frame that has begun; 0 while its length has not come yet. */
@@ -191,7 +195,8 @@ function createFrameReader(decode: (frame: Uint8Array) => { headers: FrameHeader
       while (heldBytes >= Math.max(needed, MIN_FRAME)) {
         const bytes = join();
         needed = bytes.readUInt32BE(0);
-        if (needed < MIN_FRAME || needed > MAX_FRAME) throw broken('it has a frame of impossible length');
+        if (needed < MIN_FRAME) throw broken('it has a frame of impossible length');
+        if (needed > maxEventBytes) throw tooLarge(maxEventBytes);
         if (heldBytes < needed) break;
         events.push(readFrame(bytes.subarray(0, needed)));
         heldBytes -= needed;

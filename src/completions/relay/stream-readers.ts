@@ -102,7 +102,7 @@ export function createChunkReader(options: ChunkReaderOptions): StreamReader<rea
 
 /** The codec of AWS's framing is loaded with its first use. */
 export async function createFraming(framing: Dialect['framing'], maxEventBytes?: number): Promise<EventFraming> {
-  return framing === 'sse' ? createSseFraming(maxEventBytes) : (await loadFrameReader())();
+  return framing === 'sse' ? createSseFraming(maxEventBytes) : (await loadFrameReader(maxEventBytes))();
 }
 
 interface ByteReaderOptions {

@@ -156,11 +156,13 @@ test('DC-22: an event of 10 MiB passes through a stream, and one above the setti
   });
   const apis = { lab: { base_url: upstream.url } };
   const large = await startCompletions(t, { settings: { apis } });
-  const text = await (await large.post('/v1/chat/completions', { ...HELLO, stream: true })).text();
-  assert.ok(text.length > 10 * 1024 * 1024 && text.endsWith('data: [DONE]\n\n'));
+  const passed = await (await large.post('/v1/chat/completions', { ...HELLO, stream: true })).text();
+  assert.ok(passed.length > 10 * 1024 * 1024 && passed.endsWith('data: [DONE]\n\n'));
   const small = await startCompletions(t, { settings: { apis, max_event_bytes: 1024 * 1024 } });
   const broken = await small.post('/v1/chat/completions', { ...HELLO, stream: true });
   assert.match(await broken.text(), /max_event_bytes/);
+  const text = { model: HELLO.model, prompt: 'Hello', stream: true };
+  assert.match(await (await small.post('/v1/completions', text)).text(), /max_event_bytes/);
 });
 
 test('DU-16: an error about a model names what is missing, and a failed connection names the host', async (t) => {

@@ -65,6 +65,13 @@ test('a damaged frame, and one of impossible length, break the stream', () => {
   assert.throws(code(Buffer.alloc(16, 0xff)), { code: 'UPSTREAM_ERROR' });
 });
 
+test('a frame may be as large as an event of any other stream, and no larger', async () => {
+  const large = event('contentBlockDelta', { delta: { toolUse: { input: 'x'.repeat(9 * 1024 * 1024) } } });
+  assert.equal(createReader().feed(large).length, 1);
+  const createSmall = await loadFrameReader(1024);
+  assert.throws(() => createSmall().feed(large), /max_event_bytes|UPSTREAM_ERROR/);
+});
+
 test('a frame that is cut off by the end of the stream is no event', () => {
   const reader = createReader();
   assert.deepEqual(reader.feed(event('messageStop', {}).subarray(0, 20)), []);
