@@ -3,7 +3,7 @@ import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { CountTokensRequest, MessagesRequest } from '../contract/messages.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import { ResponsesRequest } from '../contract/responses.ts';
-import type { KeyHolder } from '../keys/admission.ts';
+import { callerName, type KeyHolder } from '../keys/admission.ts';
 import { countTokensLane, messagesLane, responsesLane } from '../lanes/request-lanes.ts';
 import type { ChatPipeline } from '../operations/chat-pipeline.ts';
 import { sendJson } from '../relay/relay-stream.ts';
@@ -37,7 +37,7 @@ export function createIngress(parts: IngressParts) {
   return {
     async createResponse(call: RawCall) {
       const given = readResponsesRequest(call.body);
-      const holderId = call.caller.id;
+      const holderId = callerName(call.caller);
       const restored = items.restore(holderId, given);
       const request = restored instanceof Promise ? await restored : restored;
       const { input, instructions, tools, max_output_tokens: most } = request;

@@ -41,6 +41,14 @@ export interface KeyHolder {
   readonly person?: Owner;
 }
 
+/**
+ * Names a caller, for what is kept for that caller alone. The id is not enough: all people with a login have one id, and so have all
+ * programs that work for owners.
+ */
+export function callerName({ id, owner }: Pick<KeyHolder, 'id' | 'owner'>): string {
+  return owner === '' ? id : `${id} ${owner}`;
+}
+
 /** Whether the holder sees the work of everyone: the master key, and people who may. */
 export function seesAll({ isMaster, principal }: Pick<KeyHolder, 'isMaster' | 'principal'>): boolean {
   return isMaster || (principal !== undefined && ownersSought(principal) === undefined);

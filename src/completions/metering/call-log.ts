@@ -4,7 +4,7 @@ import { sees } from '../../platform/identity/principal.ts';
 import { createSortableIds } from '../../platform/ids/sortable-id.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { CallDetails, CallList, CallsQuery } from '../contract/calls.ts';
-import type { FailedAttempt, KeyHolder } from '../keys/admission.ts';
+import { type FailedAttempt, INTERNAL_ID, type KeyHolder } from '../keys/admission.ts';
 import { dayOf } from '../keys/budgets.ts';
 import { readTags } from '../keys/issued-key.ts';
 import type { UsageContentRow, UsageRecordRow } from '../storage/completions-schema.ts';
@@ -76,10 +76,15 @@ export function createCallLog({ store, flush, clock }: CallLogOptions): CallLog 
   return { list, find };
 }
 
-/** What the calls of a caller have in common. Those who come with a login have no key: their calls are known by their owner. */
+/**
+ * What the calls of a caller have in common. Those who come with a login have no key: their calls are known by their owner. Keys of
+ * programs have one id for all owners, so their calls are known by both.
+ */
 function ownCalls(holder: KeyHolder): { readonly key_id?: string; readonly owner?: string } {
   if (holder.isMaster) return {};
-  return holder.principal === undefined ? { key_id: holder.id } : { owner: holder.owner };
+  const { id, owner, principal } = holder;
+  if (principal !== undefined) return { owner };
+  return id === INTERNAL_ID ? { key_id: id, owner } : { key_id: id };
 }
 
 function isOwn(row: UsageRecordRow, holder: KeyHolder): boolean {

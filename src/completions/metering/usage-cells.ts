@@ -4,7 +4,7 @@ import { ownerIdOf } from '../../platform/identity/owner.ts';
 import { sees } from '../../platform/identity/principal.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../contract/keys.ts';
-import { type KeyHolder, seesAll } from '../keys/admission.ts';
+import { INTERNAL_ID, type KeyHolder, seesAll } from '../keys/admission.ts';
 import { readTags } from '../keys/issued-key.ts';
 import type { OwnKeys } from '../keys/key-register.ts';
 import type { KeyStore } from '../storage/key-store.ts';
@@ -38,6 +38,8 @@ interface ReportScope {
   /** What the sums per day are stored under. */
   readonly text: string;
   readonly name: string;
+  /** Of a key that all owners have in common, only the calls of this one. */
+  readonly owner?: string;
 }
 
 interface Question {
@@ -89,12 +91,18 @@ const MAX_CELLS = 40_000;
 /** Reads what a report consists of. Throws INVALID_REQUEST when that is too much. */
 async function readCells(store: UsageReportStore, question: Question): Promise<readonly Cell[]> {
   const { scope, tag, range } = question;
-  // Tags are newer than the sums per day.
-  const old = tag === undefined ? await readDays(store, question) : [];
+  // Tags are newer than the sums per day, and these do not tell the owner of a key.
+  const old = tag === undefined && scope.owner === undefined ? await readDays(store, question) : [];
   const bounds = await store.quarterBounds();
   const of = scope.kind === 'all' ? undefined : { column: SCOPE_COLUMNS[scope.kind], value: scope.name };
   const from = Math.max(range.from, bounds?.first ?? 0);
-  const filter = { of, tag, from, to: bounds === undefined ? from : Math.min(range.to, bounds.last + 1) };
+  const filter = {
+    of,
+    owner: scope.owner,
+    tag,
+    from,
+    to: bounds === undefined ? from : Math.min(range.to, bounds.last + 1),
+  };
   const chosen = await Promise.all(
     question.dimensions.map((dimension, index) => choose(store, question, filter, dimension, old, index)),
   );
@@ -331,7 +339,8 @@ function scopeOf(holder: KeyHolder, query: UsageQuery): ReportScope {
   if (isMaster && query.key !== undefined) return ofKey(query.key);
   const byOwner = query.group_by === 'owner' || query.then_by === 'owner';
   if (isMaster || (byOwner && seesOthers)) return { kind: 'all', text: '', name: '' };
-  return principal === undefined ? ofKey(id) : ofOwner(owner);
+  if (principal !== undefined) return ofOwner(owner);
+  return id === INTERNAL_ID ? { ...ofKey(id), owner } : ofKey(id);
 }
 
 function ofKey(name: string): ReportScope {

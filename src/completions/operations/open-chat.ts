@@ -8,7 +8,7 @@ import { cacheMarkers, markStablePrefix } from '../dialects/conversation.ts';
 import type { CodecName, Dialect, DialectContext } from '../dialects/dialect.ts';
 import { loadDialect, loadedDialect } from '../dialects/dialect-table.ts';
 import { failureInBody } from '../dialects/failure.ts';
-import { INTERNAL_ID } from '../keys/admission.ts';
+import { callerName, INTERNAL_ID } from '../keys/admission.ts';
 import { openAnswer } from '../relay/open-answer.ts';
 import { type OpenedChat, type OpenedStream, openStream, type StreamSink } from '../relay/open-stream.ts';
 import { createByteReader, createChunkReader, createFraming } from '../relay/stream-readers.ts';
@@ -79,7 +79,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     });
     // Bedrock fetches nothing from the web.
     const fetches = api.dialect === 'bedrock' && hasLinkedFiles(work.request);
-    const holderId = speaksOpenai(dialect) ? undefined : work.call?.holder.id;
+    const holderId = speaksOpenai(dialect) ? undefined : work.call && callerName(work.call.holder);
     const restored = holderId === undefined ? undefined : proofs?.restore(holderId, work.request);
     const asked = (restored instanceof Promise ? await restored : restored) ?? work.request;
     const kept = (opened: OpenedChat) => (holderId === undefined ? opened : (proofs?.keep(holderId, opened) ?? opened));

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Logger } from '../../platform/log/logger.ts';
+import { callerName, type KeyHolder } from '../keys/admission.ts';
 
 /** Whole answers to equal requests of one key, streams included. */
 export interface ResponseCache {
@@ -117,9 +118,10 @@ export interface CacheUse {
 export function useCache(
   cache: ResponseCache,
   ttlMs: number,
-  { holderId, head, body }: { readonly holderId: string; readonly head: RequestHead; readonly body: Buffer },
+  { holder, head, body }: { readonly holder: KeyHolder; readonly head: RequestHead; readonly body: Buffer },
 ): CacheUse | undefined | Promise<CacheUse> {
   if (ttlMs <= 0) return undefined;
+  const holderId = callerName(holder);
   const asked = VARYING.map((name) => head.headers[name] ?? '').join('\n');
   const key = cache.keyOf(holderId, `${head.path}?${head.query}\n${asked}`, body);
   const use = (hit: Buffer | undefined): CacheUse => ({
@@ -149,8 +151,8 @@ export function findAll(
   });
 }
 
-/** Headers that reach upstreams and change what they answer. */
-const VARYING = ['anthropic-beta', 'anthropic-version', 'openai-beta'];
+/** Headers that reach upstreams and change what they answer, and the one that refuses answers to a part of the request. */
+const VARYING = ['anthropic-beta', 'anthropic-version', 'openai-beta', 'x-strict-params'];
 
 /** What is used of the package `@redis/client`. The package is optional, so its own types may not be there. */
 interface RedisPackage {

@@ -6,6 +6,8 @@ import { hasTag } from './usage-store.ts';
 /** Which calls a report is about, by the quarters of an hour in which they ended: from `from` to before `to`. */
 interface QuarterFilter {
   readonly of?: { readonly column: 'key_id' | 'owner' | 'team'; readonly value: string } | undefined;
+  /** Only those of one owner. */
+  readonly owner?: string | undefined;
   readonly tag?: string | undefined;
   readonly from: number;
   readonly to: number;
@@ -68,13 +70,14 @@ export const OTHER = 'other';
 export function createUsageReportStore(database: Database<CompletionsSchema>): UsageReportStore {
   const { query } = database;
 
-  function quarters({ of, tag, from, to }: QuarterFilter) {
+  function quarters({ of, owner, tag, from, to }: QuarterFilter) {
     let rows = query
       .selectFrom('usage_quarters')
       .select(countsOf())
       .where('quarter', '>=', from)
       .where('quarter', '<', to);
     if (of !== undefined) rows = rows.where(of.column, '=', of.value);
+    if (owner !== undefined) rows = rows.where('owner', '=', owner);
     if (tag !== undefined) rows = rows.where(hasTag(tag));
     return rows;
   }

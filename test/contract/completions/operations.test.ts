@@ -309,3 +309,54 @@ test('demo/agent calls the tool that a prompt asks for, where it is offered, and
   ];
   assert.equal((await choice(await say('', { messages })))?.message.content, 'The tool answered: a.txt');
 });
+
+test('programs that work for owners share one id, and see nothing of each other', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('fresh')));
+  const { url, post, completions } = await startCompletions(t, {
+    settings: labAt(upstream.url, { master_key: 'master-key-of-the-programs-1', store_content: true }),
+  });
+  const [mine, theirs] = ['user:usr_1', 'user:usr_2'].map((owner) => completions.temporaryKey({ owner }));
+  const call = async (key: string | undefined, path: string, body: object) => {
+    const headers = { authorization: `Bearer ${key}`, 'x-cache-ttl': '60' };
+    const response = await post(path, { model: 'lab/small', ...body }, { headers });
+    assert.equal(response.status, 200, path);
+    return response;
+  };
+  const asked = { messages: HELLO.messages };
+  for (const [key, cached] of [
+    [mine, 'miss'],
+    [mine, 'hit'],
+    [theirs, 'miss'],
+  ] as const) {
+    assert.equal((await call(key, '/v1/chat/completions', asked)).headers.get('x-cache'), cached);
+  }
+  const said = await jsonOf(await call(mine, '/v1/responses', { input: 'Hello' }));
+  const [{ id }] = said.output as [{ id: string }];
+  const input = [
+    { type: 'item_reference', id },
+    { role: 'user', content: 'Go on' },
+  ];
+  await call(mine, '/v1/responses', { input });
+  const headers = { authorization: `Bearer ${theirs}` };
+  const refused = await post('/v1/responses', { model: 'lab/small', input }, { headers });
+  assert.equal(((await jsonOf(refused)).error as Json).code, 'nothing_stored');
+
+  const read = async (key: string | undefined, path: string) =>
+    jsonOf(await fetch(`${url}${path}`, { headers: { authorization: `Bearer ${key}` } }));
+  const [own, other] = [await read(mine, '/v1/usage/calls'), await read(theirs, '/v1/usage/calls')];
+  const [first] = own.data as Json[];
+  assert.deepEqual([(own.data as Json[]).length, (other.data as Json[]).length], [4, 2]);
+  assert.equal(((await read(theirs, `/v1/usage/calls/${first?.id}`)).error as Json).code, 'call_not_found');
+  const requests = async (key: string | undefined) =>
+    ((await read(key, '/v1/usage?group_by=day')).total as Json).requests;
+  assert.deepEqual([await requests(mine), await requests(theirs)], [4, 2]);
+});
+
+test('an answer to a part of a request is no answer for a caller who wants all of it', async (t) => {
+  const { post } = await startCompletions(t, { settings: {} });
+  const body = { model: 'demo/echo', messages: HELLO.messages, logit_bias: { 1: 5 } };
+  const ask = (headers: object) => post('/v1/chat/completions', body, { headers: { 'x-cache-ttl': '60', ...headers } });
+  assert.equal((await ask({})).headers.get('x-cache'), 'miss');
+  assert.equal((await ask({})).headers.get('x-cache'), 'hit');
+  assert.equal((await ask({ 'x-strict-params': 'true' })).status, 400);
+});
