@@ -120,14 +120,16 @@ export function estimatePromptTokens({ messages, tools, functions }: ChatRequest
 const ATTACHED: ReadonlySet<string> = new Set(['data', 'file_data', 'image_url', 'file_url', 'url', 'fileUri']);
 const UNREAD: ReadonlySet<string> = new Set(['signature', 'encrypted_content', 'cache_control', 'thoughtSignature']);
 
-/** The same for the prompt of any other API: all texts in it, however they are nested. */
+/** The same for the prompt of any other API: all texts in it, however they are nested. A number may be the number of a token. */
 export function estimateTokensIn(...parts: readonly unknown[]): number {
   let characters = 0;
   let attachments = 0;
+  let numbers = 0;
   const waiting: unknown[] = [...parts];
   while (waiting.length > 0) {
     const value = waiting.pop();
     if (typeof value === 'string') characters += value.length;
+    else if (typeof value === 'number') numbers += 1;
     else if (Array.isArray(value)) for (const item of value) waiting.push(item);
     else if (typeof value === 'object' && value !== null) {
       for (const [name, member] of Object.entries(value)) {
@@ -138,7 +140,7 @@ export function estimateTokensIn(...parts: readonly unknown[]): number {
       }
     }
   }
-  return tokensOfCharacters(characters) + attachments * TOKENS_PER_ATTACHMENT;
+  return tokensOfCharacters(characters) + numbers + attachments * TOKENS_PER_ATTACHMENT;
 }
 
 /** The most that the answer may take, by the caller's own limit. */

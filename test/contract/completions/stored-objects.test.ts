@@ -242,6 +242,15 @@ test('a batch of text completions is charged for all answers to all prompts', as
   const body = { input_file_id: 'file-1', endpoint: url, completion_window: '24h' };
   assert.equal((await ask('POST', '/v1/batches', { body })).status, 200);
   assert.equal((await calls())[0].usage.completion_tokens, (6 + 5 + 1) * 10);
+
+  upstream.script(answers({ ...FILE, id: 'file-2', purpose: 'batch' }));
+  const input = Array(500).fill(7);
+  assert.equal((await upload(line('cheap', { messages: undefined, input }, '/v1/embeddings'), 'batch')).status, 200);
+  upstream.script(answers({ id: 'batch_2', object: 'batch', status: 'validating' }));
+  const embeddings = { ...body, input_file_id: 'file-2', endpoint: '/v1/embeddings' };
+  assert.equal((await ask('POST', '/v1/batches', { body: embeddings })).status, 200);
+  const { prompt_tokens: prompt } = (await calls())[0].usage;
+  assert.ok(prompt >= 500, `${prompt} for 500 numbers of tokens`);
 });
 
 test('a line of a batch asks for nothing that a request may not ask for', async (t) => {
