@@ -1,4 +1,4 @@
-import { AppError } from '../../platform/errors/app-error.ts';
+import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import { costOf, countTokens, knowsCost, type PriceOf, usdOfNano } from '../apis/prices.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
@@ -9,9 +9,9 @@ import type { Guardrails } from '../guardrails/guardrails.ts';
 import type { Admissions } from '../keys/admission.ts';
 import { createCallIds } from '../metering/usage-meter.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
-import { estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage.ts';
+import { estimatedUsage, estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage.ts';
 import type { Attempt, AttemptCalls } from '../routing/attempt-call.ts';
-import { type FinishCall, failedContent } from '../routing/call-record.ts';
+import { type FinishCall, failedContent, type MeasuredUsage } from '../routing/call-record.ts';
 import { type ModelPlans, placeOf } from '../routing/model-plan.ts';
 import type { TargetLease } from '../routing/target-board.ts';
 import { policyOf } from '../routing/upstream-failure.ts';
@@ -197,7 +197,8 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         };
       } catch (error) {
         const content = record.keepsContent && failedContent(call.body, error);
-        record.settle({ outcome: presence.gone ? 'aborted' : 'error', status: statusOf(error), ...content });
+        const outcome = presence.gone ? 'aborted' : 'error';
+        record.settle({ outcome, status: statusOf(error), measured: readByUpstream(call, error), ...content });
         throw withHeaders(error, record.headers());
       }
     },
@@ -272,6 +273,13 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     },
   };
   return pipeline;
+}
+
+/** What a call that its caller left has cost at least: the upstream was answering, so it had read the prompt. */
+function readByUpstream({ presence, record, promptTokens }: AdmittedCall, error: unknown): MeasuredUsage | undefined {
+  const last = record.failures?.at(-1);
+  if (!presence.gone || last === undefined || last.code !== errorCode(error)) return undefined;
+  return { usage: estimatedUsage(promptTokens, 0), estimated: true };
 }
 
 function asksForSearch({ web_search_options: options }: ChatRequest & { web_search_options?: unknown }): boolean {

@@ -4,7 +4,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { test } from 'node:test';
 import { HELLO, labAt, parseStream, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
-import { chunkOf, diesAfter, eventsOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
+import { chunkOf, diesAfter, eventsOf, refuses, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
 import { timeLimit } from '../../kit/time.ts';
 import { until } from '../../kit/until.ts';
 
@@ -109,9 +109,26 @@ test('P-10: a client that leaves before anything has come ends the upstream, too
     await upstream.requests[0]?.closed;
     await until('the request upstream', () => upstream.requests.length === 1);
     await new Promise((resolve) => setTimeout(resolve, 20));
-    assert.equal((await usage()).total.requests, 1);
+    const { total } = await usage();
+    assert.deepEqual([total.requests, total.completion_tokens], [1, 0]);
+    assert.ok((total.prompt_tokens ?? 0) > 0, 'the prompt was read');
     assert.equal(upstream.requests.length, 1, 'it is not tried again');
   }
+});
+
+test('a client that leaves between two tries pays for neither', async (t) => {
+  const upstream = await startScriptedUpstream(t, refuses(429, 'no', { 'retry-after-ms': '1000' }));
+  const { url, usage } = await startCompletions(t, { settings: labAt(upstream.url) });
+  const left = new AbortController();
+  const body = JSON.stringify(HELLO);
+  const headers = { 'content-type': 'application/json' };
+  const call = fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body, signal: left.signal });
+  await until('the first try', () => upstream.requests.length === 1);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  left.abort();
+  await assert.rejects(call);
+  await until('the call is over', async () => (await usage()).total.requests === 1);
+  assert.equal((await usage()).total.prompt_tokens, 0);
 });
 
 test('a slow client holds up the upstream, not our memory', async (t) => {
