@@ -7,25 +7,25 @@ import { upstreamError } from '../routing/upstream-failure.ts';
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const EMPTY = Buffer.alloc(0);
-/** One event may hold a whole image. */
+/** Large, because one event may contain an image. */
 const MAX_EVENT_BYTES = 32 * 1024 * 1024;
 
-/** Cuts the bytes of an event stream where an event ends, however they were chunked on their way. */
+/** Splits the bytes of an event stream at the ends of events, wherever the chunks are cut. */
 export interface EventSplitter {
-  /** The whole events that are there now, as bytes; empty while the first of them is incomplete. */
+  /** Returns the complete events so far, as bytes; empty while the first one is incomplete. */
   feed(chunk: Buffer): Buffer;
-  /** What came after the last whole event. */
+  /** Returns the bytes after the last complete event. */
   rest(): Buffer;
 }
 
 /**
- * Only what is incomplete is held back, and copied once: a chunk that ends with an event is handed on as it is. That
- * the caller gets whole events alone is what keeps a broken stream readable: an error can always follow.
+ * Holds back only incomplete events, and copies them once: a chunk that ends with an event passes unchanged. The caller receives
+ * only complete events, so an error event can follow at any point of a stream that breaks.
  */
 export function createEventSplitter(maxEventBytes = MAX_EVENT_BYTES): EventSplitter {
   let held: Buffer[] = [];
   let heldBytes = 0;
-  /** The last two bytes that were seen, for line ends that are cut in two. */
+  /** The last two bytes of the previous chunk, for line ends that are split. */
   let before = 0;
   let beforeThat = 0;
 
@@ -62,18 +62,18 @@ function tooLarge(maxEventBytes: number): AppError {
   return upstreamError(`one event of its stream is larger than ${maxEventBytes} bytes (completions.max_event_bytes)`);
 }
 
-/** The start of the event in which a place lies, in a piece that the splitter gave. */
+/** Returns the start of the event that contains a position, in a piece from the splitter. */
 export function startOfEvent(piece: Buffer, place: number): number {
   return endOfLastEvent(piece.subarray(0, place), 0, 0);
 }
 
-/** The place after the last blank line; 0 when there is none. Lines end with LF, CR LF or CR, in any mixture. */
+/** Returns the position after the last blank line, or 0 if there is none. Lines may end with LF, CR LF or CR. */
 function endOfLastEvent(chunk: Buffer, before: number, beforeThat: number): number {
   for (let at = chunk.length - 1; at >= 0; at -= 1) {
     const byte = chunk[at];
     if (byte !== LINE_FEED && byte !== CARRIAGE_RETURN) continue;
     const previous = at > 0 ? chunk[at - 1] : before;
-    // A CR after a LF at the very end is half of a CR LF: what it ends is clear with the next chunk.
+    // A CR after a LF at the end of the chunk may be half of a CR LF; the next chunk decides.
     if (previous === LINE_FEED && (byte === LINE_FEED || at < chunk.length - 1)) return at + 1;
     if (previous !== CARRIAGE_RETURN) continue;
     if (byte === CARRIAGE_RETURN) return at + 1;
@@ -83,7 +83,7 @@ function endOfLastEvent(chunk: Buffer, before: number, beforeThat: number): numb
   return 0;
 }
 
-/** The events of a piece that the splitter gave, one by one, each with the blank line that ends it. */
+/** Yields the events of a piece from the splitter, each with its blank line. */
 export function* wholeEvents(piece: Buffer): Generator<Buffer> {
   let start = 0;
   let lineStart = 0;
@@ -100,7 +100,7 @@ export function* wholeEvents(piece: Buffer): Generator<Buffer> {
   if (start < piece.length) yield piece.subarray(start);
 }
 
-/** Server-sent events, whole or with the last blank line forgotten. */
+/** Reads server-sent events. The last one may lack its blank line. */
 export function createSseFraming(maxEventBytes?: number): EventFraming {
   const splitter = createEventSplitter(maxEventBytes);
   const readEvents = createEventReader();
@@ -116,7 +116,7 @@ export function createSseFraming(maxEventBytes?: number): EventFraming {
   };
 }
 
-/** Reads server-sent events out of text that ends where an event ends. A line end that was cut in two does no harm. */
+/** Reads server-sent events from text that ends where an event ends. A split line end does no harm. */
 export function createEventReader(): (text: string) => readonly StreamEvent[] {
   let events: StreamEvent[] = [];
   const parser = createParser({
@@ -124,7 +124,7 @@ export function createEventReader(): (text: string) => readonly StreamEvent[] {
   });
   return (text) => {
     events = [];
-    // The parser waits to see whether LF follows a CR; together they are the same line end as the CR alone.
+    // Adds the LF that the parser waits for after a CR, because CR LF is the same line end as CR.
     parser.feed(text.endsWith('\r') ? `${text}\n` : text);
     return events;
   };
@@ -133,8 +133,8 @@ export function createEventReader(): (text: string) => readonly StreamEvent[] {
 const BLANK_LINE = Buffer.from('\n\n');
 
 /**
- * The event at the end of a stream whose blank line is missing, with that line: some upstreams forget it. Undefined when
- * there is none, or when the event was cut short.
+ * Returns the last event of a stream with the blank line that some upstreams omit. Undefined if there is no such event, or if it
+ * is incomplete.
  */
 export function lastEvent(splitter: Pick<EventSplitter, 'rest'>): Buffer | undefined {
   const last = Buffer.concat([splitter.rest(), BLANK_LINE]);
@@ -146,11 +146,11 @@ export function lastEvent(splitter: Pick<EventSplitter, 'rest'>): Buffer | undef
 
 export interface EventFraming {
   feed(chunk: Buffer): readonly StreamEvent[];
-  /** What was left unfinished when the upstream closed the connection. */
+  /** Returns what is left when the upstream has closed the connection. */
   end(): readonly StreamEvent[];
 }
 
-/** Turns the bytes of AWS's binary event stream, however they are chunked, into events. Throws UPSTREAM_ERROR. */
+/** Reads events from the bytes of AWS's binary event stream, wherever the chunks are cut. Throws UPSTREAM_ERROR. */
 export interface FrameReader {
   feed(chunk: Uint8Array): readonly StreamEvent[];
   /** Ends the stream: an incomplete frame is not an event. */
@@ -162,7 +162,7 @@ type FrameHeaders = Readonly<Record<string, { readonly value: unknown }>>;
 /** Lengths of frame and headers and their checksum, and the checksum at the end. */
 const MIN_FRAME = 16;
 
-/** The codec is loaded with its first user: hardly anybody has Bedrock. */
+/** Loads the codec with its first use, because few installations use Bedrock. */
 export async function loadFrameReader(maxEventBytes = MAX_EVENT_BYTES): Promise<() => FrameReader> {
   const { EventStreamCodec } = await import('@smithy/eventstream-codec');
   const codec = new EventStreamCodec(toText, fromText);
@@ -175,10 +175,10 @@ function createFrameReader(
 ): FrameReader {
   let held: Uint8Array[] = [];
   let heldBytes = 0;
-  /** Of the frame that has begun; 0 while its length has not come yet. */
+  /** The length of the current frame; 0 until its first bytes have arrived. */
   let needed = 0;
 
-  /** Copied once a frame is whole, not with every chunk. */
+  /** Joins the chunks. Called when a frame is complete and not for each chunk, to copy less. */
   function join(): Buffer {
     const [first] = held;
     const all = held.length === 1 && first !== undefined ? bufferOf(first) : Buffer.concat(held);

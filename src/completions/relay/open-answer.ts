@@ -17,20 +17,20 @@ export interface OpenOptions {
   /** Sends the request. */
   readonly start: (listener: ExchangeListener) => Exchange;
   readonly decodeFailure: Dialect['decodeFailure'];
-  /** The API's key: no caller gets to see it. */
+  /** The API's key, which is removed from messages. */
   readonly secret: string;
   readonly presence: CallerPresence;
   readonly now: () => number;
-  /** Hears of the headers of a success. */
+  /** Called with the headers of a success. */
   onHeaders?(headers: UpstreamHeaders): void;
 }
 
-/** No answer is longer, compressed or not (a small body can unpack to anything). */
+/** The largest response, also after decompression, because a small body can unpack to any size. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 const MAX_REFUSAL_BYTES = 64 * 1024;
 const DECOMPRESSIONS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: promisify(brotliDecompress) };
 
-/** The bytes of a whole answer with status 2xx; anything else is thrown. */
+/** Returns the bytes of a response with status 2xx. Throws for any other response. */
 export function openAnswer(options: OpenOptions): Promise<Buffer> {
   return new Promise((resolve, reject) => new WholeAnswer(options, resolve, reject).open());
 }
@@ -106,7 +106,7 @@ export function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/** An answer that is no success, as the error that our caller gets. */
+/** Returns the error that our caller gets for a response that is not a success. */
 export function refusal(
   status: number,
   headers: UpstreamHeaders,
@@ -119,7 +119,7 @@ export function refusal(
   return failureToError(decodeFailure(status, body), secret, { retryAfterMs });
 }
 
-/** The start of a refusal's text is enough, however long it is. */
+/** Keeps only the start of a refusal's text. */
 export function createRefusalText() {
   const chunks: Buffer[] = [];
   let length = 0;

@@ -6,44 +6,44 @@ import type { MeasuredUsage } from '../routing/call-record.ts';
 import { failureToError, type UpstreamHeaders, upstreamError } from '../routing/upstream-failure.ts';
 import { createRefusalText, isSuccess, type OpenOptions, refusal } from './open-answer.ts';
 
-/** Takes the pieces of a stream: some writes, then exactly one of end and fail. */
+/** Receives the pieces of a stream: any number of writes, then exactly one end or fail. */
 export interface StreamSink<Piece> {
-  /** False: nothing more until the stream is resumed. */
+  /** Returns false if the stream must wait until it is resumed. */
   write(piece: Piece): boolean;
   end(last: Piece | undefined): void;
-  /** The answer is not whole. */
+  /** The response is not complete. */
   fail(error: AppError): void;
 }
 
-/** A stream whose first event has come. Nothing is lost before it is attached. */
+/** A stream whose first event has arrived. Pieces wait until a sink is attached. */
 export interface OpenedStream<Piece> {
   attach(sink: StreamSink<Piece>): void;
   resume(): void;
-  /** Closes the connection; the sink gets nothing more. */
+  /** Closes the connection; the sink receives nothing after that. */
   abort(): void;
   usage(): MeasuredUsage;
 }
 
 export interface OpenStreamOptions<Piece> extends OpenOptions {
   readonly reader: StreamReader<Piece>;
-  /** What comes need not be a stream of events: a file. */
+  /** Accepts any content type, for files. */
   readonly anyType?: boolean;
 }
 
-/** Usually none wait; this many when nobody takes the stream. */
+/** How many pieces may wait for a sink before the upstream is paused. */
 const MAX_QUEUED = 4;
 /**
- * This many bytes are read without waiting for the end of the poll phase, in which Node may read 2 MB from one socket:
- * so a client that takes nothing stops the upstream soon. A quarter of it made each stream a fifth more expensive, since
- * most answers then came in several pieces.
+ * So many bytes are handled before the end of the poll phase, in which Node may read 2 MB from one socket, so that a stalled
+ * client pauses the upstream early. A quarter of this made each stream 20 % more expensive, because most responses then
+ * arrived in several pieces.
  */
 const MAX_ARRIVED_BYTES = 64 * 1024;
 
 type Outcome<Piece> = { readonly last: Piece | undefined } | { readonly error: AppError };
 
 /**
- * Resolves when the first event has come: until then nothing was sent to the caller, so that what is thrown here can
- * still be answered by another attempt, or with a status of its own.
+ * Resolves when the first event has arrived. Until then nothing was sent to the caller, so a rejection can still lead to
+ * another attempt, or to a response with an error status.
  */
 export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<OpenedStream<Piece>> {
   const { start, reader, presence, secret } = options;
@@ -55,7 +55,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
     let queued: Piece[] = [];
     let outcome: Outcome<Piece> | undefined;
     let refusalText: ReturnType<typeof createRefusalText> | undefined;
-    /** What came with one reading of the socket. Upstreams send many small chunks: read together they cost far less. */
+    /** Chunks of one poll phase. Upstreams send many small chunks, and handling them together is much cheaper. */
     let arrived: Buffer[] = [];
     let arrivedBytes = 0;
 
@@ -132,7 +132,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       else if (piece !== undefined) deliver(piece);
     }
 
-    /** The upstream is of no more use. */
+    /** Closes the connection and ends the stream with an error. */
     function stop(error: AppError): void {
       exchange.abort();
       conclude({ error });
@@ -149,7 +149,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
           queued = [];
           sink = given;
           if (outcome !== undefined) tell(given, outcome);
-          // What was held up is delivered in this very call.
+          // Resuming delivers the waiting pieces before it returns.
           else if (hasRoom) exchange.resume();
           else exchange.pause();
         },
@@ -166,14 +166,14 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
         queued.push(piece);
         if (queued.length >= MAX_QUEUED) exchange.pause();
       } else if (queued.length < MAX_QUEUED) {
-        // Only the first comments are kept: to pause the upstream before its first event would also stop its time limit.
+        // Keeps only the first comments, because pausing the upstream before its first event would also stop its timeout.
         queued.push(piece);
       }
     }
 
     function conclude(result: Outcome<Piece>): void {
       outcome = result;
-      // Nobody's leaving matters any more, and a connection that is read to its end can be used again.
+      // A caller who leaves now must not close the connection, because it is read to its end and can be reused.
       presence.watch(ignore);
       if (sink !== undefined) tell(sink, result);
       else if (!opened && 'error' in result) reject(result.error);
@@ -192,7 +192,7 @@ function isFilled(chunks: readonly Buffer[]): chunks is readonly [Buffer, ...Buf
 
 function ignore(): void {}
 
-/** Many servers do not name their stream, or name it wrongly; these are certainly none. */
+/** Content types that are certainly not a stream. Many servers send no type for a stream, or a wrong one. */
 const NO_STREAM_TYPE = /^(?:application\/json|text\/html)/i;
 const NO_STREAM = 'it answered with something else than a stream';
 const COMPRESSED = 'its stream is compressed, which was not asked for';
@@ -221,9 +221,9 @@ export interface StreamReader<Piece> {
 }
 
 /**
- * Chunks that came with one reading of a socket, as one. They are views into one buffer, with nothing between them but
- * the framing of the transfer, which nobody needs any more: so they are moved together where they are, over the framing.
- * A copy would be memory outside the heap for each reading, and much of that makes V8 collect all garbage more often.
+ * Joins the chunks of one read of a socket. They are views into one buffer, with only the transfer framing between them, so they
+ * are moved together in place. A copy would allocate memory outside the heap for each read, which makes V8 run full garbage
+ * collections more often.
  */
 export function joinChunks(chunks: readonly [Buffer, ...Buffer[]]): Buffer {
   const [first] = chunks;
@@ -245,7 +245,7 @@ export function joinChunks(chunks: readonly [Buffer, ...Buffer[]]): Buffer {
   return joined;
 }
 
-/** An answer of which something is there: as the upstream's bytes where they can be passed on, else translated. */
+/** A response that has begun: the upstream's bytes where they can be passed on, otherwise translated. */
 export type OpenedChat = { readonly dropped: readonly string[] } & (
   | { readonly kind: 'bytes'; readonly body: Buffer; readonly measured: MeasuredUsage }
   | { readonly kind: 'completion'; readonly completion: ChatCompletion; readonly measured: MeasuredUsage }

@@ -18,20 +18,21 @@ export interface RelayOptions<Piece> {
   readonly stream: OpenedStream<Piece>;
   readonly record: CallRecord;
   readonly finish: FinishCall;
-  /** A piece as the bytes that the caller gets; `last` comes before the end of a whole answer. */
+  /** Returns the bytes that the caller gets for a piece. */
   encode(piece: Piece): string | Buffer;
+  /** Returns the last bytes of a complete response; `last` is its last piece. */
   encodeEnd(last: Piece | undefined): string | Buffer;
-  /** The last event of a stream that failed, in the pieces in which it is written. Absent: as clients of chat completions read it. */
+  /** Returns the last event of a stream that failed, in the pieces in which it is written. Absent: the event of chat completions. */
   readonly encodeFailure?: ((error: unknown) => readonly string[]) | undefined;
   /** Absent: server-sent events, with a comment against silence. */
   readonly framing?: StreamFraming | undefined;
-  /** Gets all bytes of a stream that came to its end, unless there are too many. */
+  /** Called with all bytes of a stream that has ended completely, unless there are too many. */
   readonly onWhole?: ((bytes: Buffer) => void) | undefined;
-  /** What was asked, for calls whose content is kept. */
+  /** Returns the request, for calls whose content is stored. */
   readonly requestText: () => string;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly alarms: Alarms;
-  /** The headers and a comment were sent while the upstream was silent. */
+  /** Whether the headers and a comment were sent already, because the upstream was silent. */
   readonly headersSent: boolean;
 }
 
@@ -44,7 +45,7 @@ export const eventFraming: StreamFraming = {
   keepAlive: encodeComment('keep-alive'),
 };
 
-/** The headers of a stream. From now on the response is written here. */
+/** Returns the headers of a stream. From here on, this file writes the response. */
 function takeOver(reply: Reply, record: CallRecord, { contentType }: StreamFraming): OutgoingHttpHeaders {
   return { ...reply.takeOver(), ...record.headers(), ...STREAM_HEADERS, 'content-type': contentType };
 }
@@ -55,9 +56,9 @@ export type SilenceOptions = Pick<
 >;
 
 /**
- * Waits for a stream to begin. After 15 s of silence the caller gets the headers and a comment, then a comment every
- * 15 s, so that nothing on the way takes the connection for dead; retries and fallbacks go on. Undefined: the
- * call failed after that, and an event has told the caller why.
+ * Waits for a stream to begin. After 15 s of silence it sends the headers and a comment, then a comment every 15 s, because
+ * proxies close connections that are silent. Retries and fallbacks continue. Returns undefined if the call failed after the
+ * headers were sent; an event then contains the error.
  */
 export async function openInSilence<Opened>(
   { reply, record, clock, alarms, encodeFailure = failureEvent, framing = eventFraming }: SilenceOptions,
@@ -93,15 +94,15 @@ function failureEvent(error: unknown): readonly string[] {
   return [`data: ${JSON.stringify(describeFailure(error).body)}\n\n`];
 }
 
-/** Writes each piece as a chunk of its own: some clients look for an error in a chunk that holds nothing else. */
+/** Writes each piece as a separate chunk, because some clients search for an error in a chunk that contains nothing else. */
 function endWith(response: Reply['raw'], pieces: readonly string[]): void {
   for (const piece of pieces.slice(0, -1)) response.write(piece);
   response.end(pieces.at(-1));
 }
 
 /**
- * Sends a stream on to the caller as it comes. A slow caller holds up the upstream; one that
- * leaves ends it; and a stream that breaks says so in one last event, without `[DONE]`.
+ * Relays a stream to the caller. A slow caller pauses the upstream, and a caller who disconnects ends it. The last event of a
+ * stream that fails contains the error, without `[DONE]`.
  */
 export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   const { reply, stream, record, finish, encode, encodeEnd, clock, alarms, headersSent } = options;
@@ -198,7 +199,7 @@ export function relayStream<Piece>(options: RelayOptions<Piece>): void {
   }
 }
 
-/** Sends a stream again that has been sent before. */
+/** Sends a stream from the cache. */
 export function sendStream(
   reply: Reply,
   record: CallRecord,

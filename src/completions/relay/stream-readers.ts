@@ -19,15 +19,15 @@ import { asUsage, estimatedUsage, startOfValue, tokensOfCharacters } from './tok
 interface ChunkReaderOptions {
   readonly dialect: Dialect;
   readonly context: DialectContext;
-  /** Turns bytes, however chunked, into events. */
+  /** Splits bytes into events, wherever the chunks are cut. */
   readonly framing: EventFraming;
   readonly choices: number;
   readonly promptTokens: number;
 }
 
 /**
- * Reads a stream of any dialect as chunks. The last one has the usage, without choices, whether the caller asked for it
- * or not; where the upstream gave none it is counted.
+ * Reads a stream of any dialect as chunks. The last chunk has the usage and no choices, whether the caller asked for it or not; the
+ * usage is estimated if the upstream sent none.
  */
 export function createChunkReader(options: ChunkReaderOptions): StreamReader<readonly ChatChunk[]> {
   const { dialect, context, framing, choices, promptTokens } = options;
@@ -46,7 +46,7 @@ export function createChunkReader(options: ChunkReaderOptions): StreamReader<rea
     return { piece: chunks.length === 0 ? undefined : chunks, hasEvent: chunks.length > 0, done: false };
   }
 
-  /** Adds the chunks of one step; what it returns ends the stream. */
+  /** Adds the chunks of one step. A returned value ends the stream. */
   function take(step: StreamStep<unknown>, chunks: ChatChunk[]): Reading<readonly ChatChunk[]> | undefined {
     state = step.state;
     for (const chunk of step.chunks) if (note(chunk)) chunks.push(chunk);
@@ -57,13 +57,13 @@ export function createChunkReader(options: ChunkReaderOptions): StreamReader<rea
     return { piece: chunks, hasEvent: true, failure, done: failure === undefined };
   }
 
-  /** Whether each choice that was begun has its finish reason, and there is at least one. */
+  /** Returns whether each choice that has begun has a finish reason, and there is at least one. */
   function isComplete(): boolean {
     for (const index of begun) if (!finished.has(index)) return false;
     return finished.size > 0;
   }
 
-  /** False for a chunk of usage alone: it is kept for the end. */
+  /** Returns false for a chunk that contains only usage, because the usage is sent at the end. */
   function note(chunk: ChatChunk): boolean {
     if (chunk.usage !== undefined && chunk.usage !== null) usage = chunk.usage;
     for (const { index, delta, finish_reason: reason } of chunk.choices) {
@@ -100,26 +100,26 @@ export function createChunkReader(options: ChunkReaderOptions): StreamReader<rea
   };
 }
 
-/** The codec of AWS's framing is loaded with its first use. */
+/** Loads the codec of AWS's framing with its first use. */
 export async function createFraming(framing: Dialect['framing'], maxEventBytes?: number): Promise<EventFraming> {
   return framing === 'sse' ? createSseFraming(maxEventBytes) : (await loadFrameReader(maxEventBytes))();
 }
 
 interface ByteReaderOptions {
-  /** How many choices were asked for: each must have its finish reason. */
+  /** How many choices the caller asked for. Each must have a finish reason. */
   readonly choices: number;
-  /** Whether the caller asked for usage. If not, a chunk that has nothing else is taken out. */
+  /** Whether the caller asked for usage. If not, chunks that contain only usage are removed. */
   readonly usageAsked: boolean;
   readonly promptTokens: number;
   readonly maxEventBytes?: number | undefined;
-  /** The `object` of a usage chunk that we add: chat and text completions differ in it. */
+  /** The `object` of a usage chunk that we add. It differs between chat and text completions. */
   readonly chunkObject: string;
 }
 
 /** One pass for all markers, over the bytes as Latin-1: separate searches in bytes took 3.5 times as long. */
 const MARKERS =
   /"(?:finish_reason"|usage"|error"|reasoning"|content": ?\[|message"|detail")|\[DONE\]|[\r\n]event: ?error/g;
-/** The last letter but one tells which it is. */
+/** The last letter but one distinguishes the markers. */
 const FINISH = 'n'.charCodeAt(0);
 /** Of `"usage"` and of `"message"`. */
 const USAGE = 'e'.charCodeAt(0);
@@ -127,17 +127,16 @@ const USAGE_LENGTH = '"usage"'.length;
 const ERROR = 'r'.charCodeAt(0);
 const REASONING = 'g'.charCodeAt(0);
 const ERROR_EVENT = /^event: ?error/;
-/** How the value of `"error"` begins in a chunk that says there is none: `null` or `false`. */
+/** First letters of an `"error"` that is not an error: `null` and `false`. */
 const NO_ERROR: ReadonlySet<number | undefined> = new Set([...'nf'].map((letter) => letter.charCodeAt(0)));
 const END = Buffer.from('data: [DONE]\n\n');
 const QUOTE = 0x22;
 const OPEN = 0x7b;
 
 /**
- * Passes a stream of OpenAI's dialect on as the bytes it is. Only events near a marker (usage,
- * error, end) are parsed, and only those with reasoning or content in another form than OpenAI's are written again.
- * Since pieces hold whole events, no marker is ever cut in two; and since quotes inside JSON strings are escaped, what
- * looks like a key is one.
+ * Passes a stream of OpenAI's dialect on as bytes. It parses only events near a marker (usage, error, end), and rewrites only those
+ * with reasoning or content in another form than OpenAI's. Pieces contain whole events, so a marker is never split; quotes inside
+ * JSON strings are escaped, so a match is always a key.
  */
 export function createByteReader(options: ByteReaderOptions): StreamReader<Buffer> {
   const { choices, usageAsked, promptTokens } = options;
@@ -148,7 +147,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
   let head: JsonObject | undefined;
   let events = 0;
   let bytes = 0;
-  /** How long an event is that says almost nothing: what is longer is the answer itself. */
+  /** The length of an event without text. Everything beyond it counts as text of the response. */
   let envelope = 0;
 
   function read(piece: Buffer): Reading<Buffer> {
@@ -164,7 +163,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
       : parsePiece(piece, startOfEvent(piece, marker), hasEvent);
   }
 
-  /** A place in the first event that must be parsed. Counts events and notes finish reasons by the way. */
+  /** Returns a position in the first event that must be parsed. Also counts events. */
   function findMarker(piece: Buffer): number {
     const text = piece.toString('latin1');
     let found = ERROR_EVENT.test(text) ? 0 : NOWHERE;
@@ -176,7 +175,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
       if (letter === FINISH) {
         events += 1;
         const value = startOfValue(piece, after);
-        // An empty reason does not count. Any other is parsed: `finish_reason` outside of a choice is not the end.
+        // An empty reason does not count. Others are parsed, because a `finish_reason` outside of a choice is not the end.
         mustParse = piece[value] === QUOTE && piece[value + 1] !== QUOTE;
       } else if (letter === USAGE && text.charCodeAt(after - USAGE_LENGTH) === QUOTE) {
         const first = piece[startOfValue(piece, after)];
@@ -192,7 +191,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
     return found;
   }
 
-  /** What a chunk of our own must repeat. */
+  /** Reads the members that our own chunks must repeat. */
   function readHead(piece: Buffer): void {
     for (const event of wholeEvents(piece)) {
       const [message] = createEventReader()(event.toString('utf8'));
@@ -202,7 +201,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
     }
   }
 
-  /** Parses the events from the one with the first marker on; those before it pass. */
+  /** Parses the events from the first one with a marker; earlier events pass unchanged. */
   function parsePiece(piece: Buffer, from: number, hasEvent: boolean): Reading<Buffer> {
     readEvents ??= createEventReader();
     const kept: Buffer[] = from === 0 ? [] : [piece.subarray(0, from)];
@@ -239,7 +238,7 @@ export function createByteReader(options: ByteReaderOptions): StreamReader<Buffe
     return { piece: changed ? joined(kept) : startOf(piece, kept), hasEvent, failure, done };
   }
 
-  /** Notes what a chunk says. False for a chunk that is there for us alone. */
+  /** Notes finish reasons and usage. Returns false for a chunk that the caller must not get. */
   function keep(body: JsonObject): boolean {
     const list = Array.isArray(body.choices) ? body.choices : [];
     for (const choice of list) {
@@ -283,7 +282,7 @@ const NOTHING: Reading<Buffer> = { piece: undefined, hasEvent: false, done: fals
 
 const DATA = Buffer.from('data:');
 const NOWHERE = -1;
-/** The first letter of `data:`, where a value stands on the next line. */
+/** The first letter of `data:`, for a value that begins on the next line. */
 const NEXT_LINE = 0x64;
 
 function joined(kept: readonly Buffer[]): Buffer | undefined {
@@ -294,14 +293,14 @@ function encodeChunk(chunk: object): Buffer {
   return Buffer.from(`data: ${JSON.stringify(chunk)}\n\n`);
 }
 
-/** The chunk itself, or one of its choices, may say that it failed. */
+/** Returns the failure in a chunk or in one of its choices, if any. */
 function failureIn(body: JsonObject): UpstreamFailure | undefined {
   const choices = Array.isArray(body.choices) ? body.choices.map((choice) => asObject(choice) ?? {}) : [];
   const failed = isFailure(body) ? body : choices.find(isFailedChoice);
   return failed === undefined ? undefined : failureInObject(failed);
 }
 
-/** The events up to the one that ended the stream, uncopied. */
+/** Returns the events up to the one that ended the stream, without copying them. */
 function startOf(piece: Buffer, kept: readonly Buffer[]): Buffer | undefined {
   const length = kept.reduce((sum, part) => sum + part.length, 0);
   return length === 0 ? undefined : length === piece.length ? piece : piece.subarray(0, length);

@@ -10,7 +10,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const SPACES: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
-/** Figures of an upstream, if they are such. */
+/** Returns the usage that an upstream sent, or undefined if the value is not usage. */
 export function asUsage(value: unknown): Usage | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { prompt_tokens: prompt, completion_tokens: completion = 0, total_tokens: total } = value as Partial<Usage>;
@@ -23,13 +23,13 @@ export function asUsage(value: unknown): Usage | undefined {
   };
 }
 
-/** Figures take some hundred bytes. Without these limits members that are nested in each other would be read again and again. */
+/** Usage takes some hundred bytes. Without these limits, nested members would be read repeatedly. */
 const MAX_USAGE_BYTES = 64 * 1024;
 const MAX_USAGE_MEMBERS = 16;
 
 /**
- * Finds the usage in the bytes of a whole answer, without parsing the rest of it: inside a string its quotes would be
- * escaped, so `"usage":{` can only be a member. The last one counts. Undefined when none of the last members has figures.
+ * Finds the usage in the bytes of a complete response without parsing the rest. Quotes inside a string are escaped, so `"usage":{` is
+ * always a member. The last member with numbers counts; undefined if none of the last members has any.
  */
 export function findUsage(answer: Buffer, read: (value: unknown) => Usage | undefined = asUsage): Usage | undefined {
   let members = 0;
@@ -46,7 +46,7 @@ export function findUsage(answer: Buffer, read: (value: unknown) => Usage | unde
   return undefined;
 }
 
-/** Where the value of a key begins whose quote closes before `after`; -1 when no value follows. */
+/** Returns where the value of a key begins; `after` is the position after the key. -1 if no value follows. */
 export function startOfValue(bytes: Buffer, after: number): number {
   let at = after;
   while (SPACES.has(bytes[at] ?? 0)) at += 1;
@@ -86,13 +86,13 @@ function isCount(value: unknown): value is number {
 }
 
 /**
- * Figures where an upstream gives none, and for reservations before it is asked: four characters are a token, a
- * message costs four more, and an image, a recording or a file a thousand. Documented in docs/completions.md.
+ * For usage that an upstream does not send, and for reservations before a call: four characters are a token, a message adds
+ * four, and an image, a recording or a file a thousand. Documented in docs/completions.md.
  */
 const CHARACTERS_PER_TOKEN = 4;
 const TOKENS_PER_MESSAGE = 4;
 const TOKENS_PER_ATTACHMENT = 1000;
-/** What an answer may cost when the caller sets no limit. */
+/** How many tokens are reserved for a response when the caller sets no limit. */
 const USUAL_ANSWER_TOKENS = 1024;
 
 export function estimatePromptTokens({ messages, tools, functions }: ChatRequest): number {
@@ -116,11 +116,11 @@ export function estimatePromptTokens({ messages, tools, functions }: ChatRequest
   return tokens + tokensOfCharacters(characters);
 }
 
-/** What a value under these names is: a file in base64 or its address, or a proof that the model reads as nothing. */
+/** Names of members that contain a file in base64 or its address, and of members that the model does not read. */
 const ATTACHED: ReadonlySet<string> = new Set(['data', 'file_data', 'image_url', 'file_url', 'url', 'fileUri']);
 const UNREAD: ReadonlySet<string> = new Set(['signature', 'encrypted_content', 'cache_control', 'thoughtSignature']);
 
-/** The same for the prompt of any other API: all texts in it, however they are nested. A number may be the number of a token. */
+/** Estimates the prompt of any other API: all texts in it, at any depth. A number counts as one token, because prompts may be lists of token numbers. */
 export function estimateTokensIn(...parts: readonly unknown[]): number {
   let characters = 0;
   let attachments = 0;
@@ -143,7 +143,7 @@ export function estimateTokensIn(...parts: readonly unknown[]): number {
   return tokensOfCharacters(characters) + numbers + attachments * TOKENS_PER_ATTACHMENT;
 }
 
-/** The most that the answer may take, by the caller's own limit. */
+/** Returns the most tokens that the response may take, by the caller's own limit. */
 export function expectedAnswerTokens({
   max_completion_tokens: most,
   max_tokens: older,
@@ -153,8 +153,8 @@ export function expectedAnswerTokens({
 }
 
 /**
- * How many texts the answer to a text completion has, or that the API writes to choose from: so many for each prompt. The values may be
- * those of a request that was not checked.
+ * Returns how many texts a text completion writes: `n` or `best_of` for each prompt. Also takes values of requests that were not
+ * checked.
  */
 export function textCount({ prompt, n, best_of: best }: Readonly<Record<string, unknown>>): number {
   const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? Math.max(1, prompt.length) : 1;
