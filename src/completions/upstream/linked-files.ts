@@ -31,17 +31,17 @@ const MEDIA_TYPES: ReadonlySet<string> = new Set([
   ...['text/plain', 'text/markdown', 'text/html', 'text/csv'],
 ]);
 
-/** Whether a request has something that must be fetched. */
+/** Returns whether a request links to files that must be fetched. */
 export function hasLinkedFiles({ messages }: ChatRequest): boolean {
   return messages.some(({ content }) => Array.isArray(content) && content.some((part) => linkOf(part) !== undefined));
 }
 
-/** Returns the request with every linked file in it. A file that cannot be had is 400 `invalid_image_url`. */
+/** Returns the request with all linked files as data. A file that cannot be fetched is 400 `invalid_image_url`. */
 export function createFetchLinkedFiles(options: LinkedFilesOptions): FetchLinkedFiles {
   const { clock, lookUp = lookup, ownAddresses = addressesOfThisMachine } = options;
   const isListed = createAddressMatcher(options.allow);
 
-  /** Callers choose these addresses: only public ones that are not ours, and what the operator lists. */
+  /** Allows public addresses that are not our own, and those that the operator lists, because callers choose these addresses. */
   function allows(address: string): boolean {
     const kind = classifyAddress(address);
     if (kind === 'loopback' || kind === 'private' || kind === 'carrier-nat') return isListed(address);
@@ -94,7 +94,7 @@ export function createFetchLinkedFiles(options: LinkedFilesOptions): FetchLinked
     }
   }
 
-  /** What was fetched for a request, so that a retry does not fetch it again. */
+  /** Requests with their fetched files, so that a retry does not fetch them again. */
   const fetched = new WeakMap<ChatRequest, ChatRequest>();
 
   return async (request, presence) => {
@@ -160,7 +160,7 @@ function addressesOfThisMachine(): readonly string[] {
   return found.map(({ address }) => address.split('%')[0] ?? address);
 }
 
-/** A failed connection, whose cause may be our own refusal of an address. */
+/** Returns the error of a failed connection. Its cause may be our own refusal of an address. */
 function causeOf(error: unknown, link: string, signal: AbortSignal): AppError {
   const cause = error instanceof Error ? error.cause : undefined;
   if (cause instanceof AppError) return cause;

@@ -31,7 +31,7 @@ export interface OutgoingCall {
   readonly idempotencyId: string;
 }
 
-/** Makes a request ready to go. Nothing is sent before the returned function is called. */
+/** Prepares a request. The returned function sends it. */
 export type SendUpstream = (call: OutgoingCall) => StartExchange | Promise<StartExchange>;
 
 type StartExchange = (listener: ExchangeListener) => Exchange;
@@ -44,7 +44,7 @@ export interface SendUpstreamOptions {
 
 export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOptions): SendUpstream {
   const alarms = createAlarms(clock);
-  /** The address that was called last, for each API: nearly always it is the next one, too. */
+  /** The last address of each API, because the next call nearly always uses the same one. */
   const lastAddress = new WeakMap<UsableApi, Address>();
 
   function addressOf(api: UsableApi, operation: string): Address {
@@ -88,13 +88,13 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
       ...encoded.headers,
       'content-type': contentType,
       accept,
-      // What is not compressed can be passed on as it comes.
+      // Uncompressed responses can be relayed as bytes.
       'accept-encoding': 'identity',
       'idempotency-key': idempotencyId,
     };
     const { dialect, credentials } = api;
     const authorised = authorise({ dialect, credentials, url: address.url, headers, body: encoded.body });
-    // What takes time is a signature of this call, or an access token that ends.
+    // A promise stands for a signature of this call, or for an access token that expires.
     if (isPlain && !(authorised instanceof Promise)) address.template = authorised;
     return authorised;
   }
@@ -112,7 +112,7 @@ export function createSendUpstream({ pools, authorise, clock }: SendUpstreamOpti
       (opened: UpstreamPool, headers: Headers): StartExchange =>
       (listener) =>
         startExchange({ pool: opened, call: { host, path, headers, body, method }, times, clock, alarms, listener });
-    // Only the first call of all, signatures and access tokens take time.
+    // Only the first call, signatures and access tokens need to wait.
     if (!(authorised instanceof Promise) && !(pool instanceof Promise)) return ready(pool, authorised);
     return Promise.all([pool, authorised]).then(([opened, allowed]) => ready(opened, allowed));
   };

@@ -6,7 +6,7 @@ import { afterReads, Bag, type Bagged } from '../../platform/queue/after-reads.t
 import { type UpstreamHeaders, upstreamError, upstreamTimeout } from '../routing/upstream-failure.ts';
 import type { UpstreamPool } from './upstream-pools.ts';
 
-/** Text, or parts that follow each other: the caller's own bytes, with what was changed between them. */
+/** Text, or parts that are sent in order: the caller's own bytes, with changed members between them. */
 export type UpstreamBody = string | readonly Buffer[];
 
 export interface UpstreamCall {
@@ -22,17 +22,17 @@ export interface UpstreamCall {
 /** GET and DELETE go without a body. */
 export type UpstreamMethod = 'GET' | 'POST' | 'DELETE';
 
-/** How long the parts of an answer may take; `deadline` is a moment of the monotonic clock. */
+/** Timeouts of one response; `deadline` is a point in time of the monotonic clock. */
 export interface ExchangeTimes {
   readonly firstByteMs: number;
   readonly idleMs: number;
   readonly deadline: number;
   readonly deadlineName: 'total' | 'x-timeout-ms';
-  /** `firstByteMs` is for the first event of a stream: comments that come before it do not count. */
+  /** Whether `firstByteMs` applies until the first event of a stream; earlier comments do not count. */
   readonly untilEvent: boolean;
 }
 
-/** Hears of one answer: a head, then data, then exactly one of end and failure. Nothing more after an abort. */
+/** Receives one response: a head, then data, then exactly one end or failure. Nothing is called after an abort. */
 export interface ExchangeListener {
   onHead(status: number, headers: UpstreamHeaders): void;
   onData(chunk: Buffer): void;
@@ -41,10 +41,10 @@ export interface ExchangeListener {
 }
 
 export interface Exchange {
-  /** The upstream is not read any further, and its silence is not counted. */
+  /** Stops reading from the upstream. Its silence does not count until `resume`. */
   pause(): void;
   resume(): void;
-  /** The first event of a stream has come: from now on silence is measured between its pieces. */
+  /** Called when the first event of a stream has arrived. From then on, the idle timeout applies. */
   begun(): void;
   /** Closes the connection immediately. */
   abort(): void;
@@ -60,8 +60,8 @@ export interface ExchangeOptions {
 }
 
 /**
- * Sends one request, with one alarm for all limits. Redirects are not followed: they are answers like any other. A class,
- * because there is one for each call.
+ * Sends one request, with one alarm for all timeouts. Does not follow redirects. The implementation is a class, because one object is
+ * created for each call.
  */
 export function startExchange(options: ExchangeOptions): Exchange {
   const exchange = new RunningExchange(options);
@@ -82,7 +82,7 @@ class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
     const { times, clock } = options;
     this.#options = options;
     this.#lastSign = clock.monotonic();
-    // Silence shorter than both limits breaks neither: from then on the alarm knows the exact moment.
+    // The earliest possible timeout. When the alarm rings, it computes the exact one.
     this.dueAt = Math.min(this.#lastSign + times.firstByteMs, this.#lastSign + times.idleMs, times.deadline);
   }
 
@@ -132,7 +132,7 @@ class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
   }
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: UpstreamHeaders): void {
-    // An early hint is not the answer.
+    // Ignores informational responses, such as early hints.
     if (!this.#over && status >= 200) this.#options.listener.onHead(status, headers);
   }
 
@@ -180,7 +180,7 @@ class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
 /** Below this size parts are joined, because undici sends one buffer faster than several. */
 const MAX_JOINED_BYTES = 256 * 1024;
 
-/** A large body is sent in its parts, so that no copy of it is made. */
+/** Sends a large body in its parts, to avoid a copy. */
 function outgoing({ method, headers, body }: UpstreamCall): Pick<Dispatcher.DispatchOptions, 'headers' | 'body'> {
   if (method === 'GET' || method === 'DELETE') return { headers };
   if (typeof body === 'string') return { headers, body };
@@ -208,25 +208,25 @@ const REASONS: Readonly<Record<string, string>> = {
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'its answer has not the announced length',
 };
 
-/** Something that happens at a moment of the monotonic clock, unless it is cleared before. */
+/** Rings at a point in time of the monotonic clock, unless it is cleared before. */
 export interface Alarm extends Bagged {
   dueAt: number;
   ring(): void;
 }
 
 /**
- * Many alarms on one timer. Calls set some each and nearly all clear them again: a bag is enough for
- * that, without a timer object for each.
+ * Many alarms on one timer. Each call sets several alarms and clears nearly all of them, so one timer for all is cheaper than a
+ * timer for each.
  */
 export interface Alarms {
   set(alarm: Alarm): void;
   clear(alarm: Alarm): void;
 }
 
-/** Alarms that follow closely upon another wait for each other: with thousands of them each look costs something. */
+/** The shortest time between two checks of all alarms, because each check costs time when there are thousands. */
 const MIN_PAUSE_MS = 50;
 
-/** The timer is set while alarms are; it does not keep the process alive. */
+/** Creates the alarms. The timer runs only while there are alarms, and does not keep the process alive. */
 export function createAlarms(clock: Pick<Clock, 'monotonic' | 'after'>): Alarms {
   const alarms = new Bag<Alarm>();
   let wakesAt = Number.POSITIVE_INFINITY;

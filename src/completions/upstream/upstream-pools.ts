@@ -9,20 +9,20 @@ import { upstreamError } from '../routing/upstream-failure.ts';
 /** The part of a pool that calls need. */
 export type UpstreamPool = Pick<Pool, 'dispatch' | 'destroy'>;
 
-/** Connections to upstreams, kept open between calls: a pool per origin and time limit for connecting. */
+/** Connections to upstreams that stay open between calls: one pool for each origin and connect timeout. */
 export interface UpstreamPools {
-  /** Throws when the address must not be called. The first call loads the library, and so gives a promise. */
+  /** Returns a promise for the first call, which loads the library. Throws if the address must not be called. */
   open(origin: string, connectMs: number): UpstreamPool | Promise<UpstreamPool>;
-  /** Breaks off what is under way. */
+  /** Aborts running calls. */
   close(): Promise<void>;
 }
 
 const KEEP_ALIVE_MS = 30_000;
-/** What a connection reads at a time, and ahead while nobody takes it; TLS has the same limit by itself. */
+/** How much a connection reads at a time, and reads ahead while it is paused. TLS has the same limit. */
 const READ_BYTES = 16 * 1024;
 /**
- * Node allocates 64 KB for each reading, and a view of a few bytes that waits for a slow client keeps all of them. So
- * connections read into one buffer, which they share because each copies what it has read before the next one reads.
+ * Node allocates 64 KB for each read, and a view of a few bytes that waits for a slow client keeps all 64 KB alive. So connections
+ * read into one shared buffer; each copies its bytes before the next one reads.
  */
 const SMALL_READS: object = {
   highWaterMark: READ_BYTES,
@@ -35,15 +35,15 @@ const SMALL_READS: object = {
     },
   },
 };
-/** Silence is measured by the exchange, which knows why it waits. */
+/** The exchange measures silence, because it knows why it waits. */
 const NO_TIMEOUT = 0;
 
-/** Origins come from the settings and the table of APIs alone, so there are never more pools than those have rows. */
+/** Creates the pools. Their number is bounded, because origins come only from the settings and the table of APIs. */
 export function createUpstreamPools(lookUp: LookupFunction = lookup, proxy?: OutgoingProxy): UpstreamPools {
   const pools = new Map<string, UpstreamPool>();
   let library: { readonly Pool: typeof Pool; readonly EnvHttpProxyAgent: typeof EnvHttpProxyAgent } | undefined;
   let closed = false;
-  /** The pool that was asked for last: nearly always it is the next one, too. */
+  /** The pool of the last call, because the next call nearly always uses the same one. */
   let last: { readonly origin: string; readonly connectMs: number; readonly pool: UpstreamPool } | undefined;
 
   function make(origin: string, connectMs: number, key: string): UpstreamPool {
@@ -92,8 +92,8 @@ export function createUpstreamPools(lookUp: LookupFunction = lookup, proxy?: Out
 }
 
 /**
- * Calls to an origin through the proxy of the environment, or directly where that names the host as an exception. The
- * proxy looks names up: of a name that points to where a cloud keeps credentials only the name itself can be refused here.
+ * Calls an origin through the proxy of the environment, or directly if the environment excludes the host. The proxy resolves
+ * names, so a name that resolves to a metadata address cannot be detected here; only known names are refused.
  */
 function proxied(
   library: { readonly EnvHttpProxyAgent: typeof EnvHttpProxyAgent },
@@ -108,7 +108,7 @@ function proxied(
   } as UpstreamPool;
 }
 
-/** Base URLs are the administrator's, and may well be on this machine; where a cloud keeps credentials is never one. */
+/** Refuses metadata addresses of clouds, because they hand out credentials. Administrators set base URLs, so other private addresses are allowed. */
 function refuseMetadata(hostname: string): void {
   const host = classifyHost(hostname);
   const refused =
@@ -118,7 +118,7 @@ function refuseMetadata(hostname: string): void {
 
 const METADATA = 'its address is one where a cloud hands out credentials';
 
-/** The same for what a name turns out to point to, when it is looked up for the connection itself. */
+/** Refuses names that resolve to a metadata address, when the connection looks them up. */
 function checkedLookup(lookUp: LookupFunction): LookupFunction {
   return (hostname, options, callback) =>
     lookUp(hostname, options, (error, found, family) => {
