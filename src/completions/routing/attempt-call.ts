@@ -11,42 +11,42 @@ import { policyOf, upstreamTimeout } from './upstream-failure.ts';
 export interface Attempt {
   readonly target: Target;
   readonly timeouts: PlanTimeouts;
-  /** When this try must be over, on the monotonic clock, and which limit that is. */
+  /** When this try times out, on the monotonic clock, and which timeout that is. */
   readonly deadline: number;
   readonly deadlineName: 'total' | 'x-timeout-ms';
-  /** Ended by the code that gets the result, when the answer is over; a failed try's is ended here. */
+  /** Must be ended by the code that gets the result, when the response is complete. The lease of a failed try is ended here. */
   readonly lease: TargetLease;
 }
 
 export interface AttemptCall<Result> {
   readonly plan: ModelPlan;
   readonly holder: KeyHolder;
-  /** What the call may cost, for limits of targets. */
+  /** How many tokens the call may take, for limits of targets. */
   readonly tokens: number;
-  /** What the caller gives the whole call, all tries and fallbacks included. */
+  /** The caller's own timeout for the whole call, with all tries and fallbacks. */
   readonly timeoutMs?: number | undefined;
   readonly presence: CallerPresence;
   readonly record: AttemptRecord;
-  /** Resolves once something of the answer is there; from then on there is no second try. */
+  /** Resolves when the response has begun; from then on the call is not retried. */
   run(attempt: Attempt): Promise<Result>;
 }
 
 export interface AttemptOptions extends Pick<Runtime, 'clock' | 'randomness'> {
   readonly plans: Pick<ModelPlans, 'resolve'>;
   readonly board: TargetBoard;
-  /** Told of every try that failed. What the upstream said is not among it: that may repeat the prompt. */
+  /** Called for every failed try, without the upstream's message, because it may repeat the prompt. */
   onFailure(target: string, code: string): void;
 }
 
 export type AttemptCalls = <Result>(call: AttemptCall<Result>) => Promise<Result>;
 
-/** A pause grows from the first to the second; an upstream that asks for longer is not waited for. */
+/** Pauses between retries. An upstream that asks for a longer pause is not retried. */
 const BACKOFF = { baseMs: 250, maxMs: 8_000 };
 const MAX_PLANS = 10;
 /** Failed tries that the record of a call lists. */
 const MAX_NOTED = 50;
 
-/** Retries on a target, then its neighbours, then fallbacks, until one answers. */
+/** Retries a target, then tries the other targets of the plan, then the fallbacks, until one responds. */
 export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
   const { plans, board, clock, randomness, onFailure } = options;
 
@@ -60,7 +60,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
       const limits: Limits = {
         planEnds: now + longestTotal(plan.targets),
         callEnds,
-        // What cannot be answered by anything else is tried even on a target that is out.
+        // A call that nothing else can answer is tried even if the circuit of the target is open.
         isSole: failure === undefined && plan.targets.length === 1 && !hasFallback(call.holder, plan),
       };
       let ofPlan: unknown;
@@ -91,11 +91,11 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
 
   function mayRepeat(error: unknown, plan: ModelPlan, target: Target, following: Target | undefined): boolean {
     if (plan.retries === 0 || !policyOf(error).retry || board.isOut(target)) return false;
-    // Another key may have room immediately.
+    // Another key may have capacity immediately.
     return !(isUsedUp(error) && target.key !== undefined && following?.apiId === target.apiId);
   }
 
-  /** `first`: how the try before went; it counts as the first of all. */
+  /** Retries after a failed try; `first` is its error, and it counts as the first attempt. */
   function tryAgain<Result>(
     call: AttemptCall<Result>,
     plan: ModelPlan,
@@ -109,7 +109,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
       try {
         return await tryOnce(call, plan, target, limits);
       } catch (error) {
-        // That the target went out, or has no room left, tells the caller less than why its own try failed.
+        // Keeps the earlier error, because it tells the caller more than a target that is not available any more.
         if (isNoTarget(error)) throw new LastTry(cause);
         cause = error;
         throw error;
@@ -118,7 +118,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     const deadline = deadlineOf(target, limits).at;
     return retry(attempt, {
       ...BACKOFF,
-      // Nobody is served by a pause beyond the time of all tries.
+      // A pause must not exceed the timeout of all tries.
       get maxMs() {
         return Math.max(0, Math.min(BACKOFF.maxMs, deadline - clock.monotonic()));
       },
@@ -172,7 +172,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     return callEnds < ends ? ({ at: callEnds, name: 'x-timeout-ms' } as const) : ({ at: ends, name: 'total' } as const);
   }
 
-  /** A fallback that the key may not use is skipped, as is one that is not known. */
+  /** Skips a fallback that the key may not use, or that does not exist. */
   function addFallback(holder: KeyHolder, name: string, seen: string[], waiting: ModelPlan[]): void {
     if (seen.includes(name) || seen.length >= MAX_PLANS || !holder.mayUse(name)) return;
     seen.push(name);
@@ -184,7 +184,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
   }
 }
 
-/** When the tries of a plan, and the whole call, must be over. */
+/** When the tries of a plan and the whole call time out. */
 interface Limits {
   readonly planEnds: number;
   readonly callEnds: number;
@@ -208,7 +208,7 @@ function hasFallback(holder: KeyHolder, { fallbacks }: ModelPlan): boolean {
   return fallbacks.some((name) => holder.mayUse(name));
 }
 
-/** That something has no room tells the caller less than what went wrong before it. */
+/** Prefers an earlier error to NO_TARGET_AVAILABLE, because it tells the caller more. */
 function moreTelling(before: unknown, now: unknown): unknown {
   return before === undefined || !isNoTarget(now) ? now : before;
 }

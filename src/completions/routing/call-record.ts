@@ -8,20 +8,20 @@ import { describeFailure } from '../errors.ts';
 import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
 import type { Target } from './model-plan.ts';
 
-/** Follows one call from admission to its end, which is settled exactly once. */
+/** Records one call from its admission to its end, and settles it exactly once. */
 export interface CallRecord extends AttemptRecord {
   dropped: readonly string[];
-  /** The request without what guardrails masked: what is stored instead of the one that came. */
+  /** The request after masking by guardrails. It is stored instead of the original one. */
   maskedRequest?: string;
-  /** Parts of the prompt were marked for the upstream's cache by us. */
+  /** Whether we marked parts of the prompt for the upstream's cache. */
   promptMarked?: boolean;
-  /** The request asks for a search of the web, which chat completions do not count. */
+  /** Whether the request asks for a web search, which chat completions do not count. */
   asksForSearch?: boolean;
-  /** What a call used: with the search that its API did not count. */
+  /** Returns the usage, with the search that the API did not count. */
   counted(usage: Usage): Usage;
-  /** The first event of the answer is there. */
+  /** Called when the first event of the response has arrived. */
   firstToken(): void;
-  /** What tells the caller how its call goes. */
+  /** Returns the headers that describe the call to its caller. */
   headers(): Record<string, string>;
   settle(end: CallEnd): void;
   readonly keepsContent: boolean;
@@ -64,7 +64,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         headers['x-model-api'] = target.apiId;
         headers['x-model-id'] = visible(target.model);
       }
-      // Known before the headers are sent only where the response is complete by then.
+      // Known at this point only if the response is complete.
       if (costNano !== undefined) headers['x-cost-usd'] = usdText(costNano);
       if (dropped.length > 0) headers['x-dropped-params'] = visible(dropped.slice(0, MAX_NAMES).join(', '));
       if (record.promptMarked === true) headers['x-prompt-cache'] = 'auto';
@@ -103,7 +103,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
 
 const SEARCH = 'web_search_options';
 
-/** The instructions for the demo model are not part of its name. */
+/** Returns the name of the model, without the options of a demo model. */
 function modelOf(target: AttemptRecord['target']): string {
   if (target === undefined) return '';
   return target.apiId === DEMO_API ? (target.model.split('?', 1)[0] ?? '') : target.model;
@@ -113,30 +113,30 @@ const MAX_NAMES = 32;
 const MAX_HEADER_LENGTH = 1000;
 const INVISIBLE = /[^\x20-\x7e]/;
 
-/** Names that the caller chose, as a header can carry them. */
+/** Returns text that a header can contain, for names that the caller chose. */
 function visible(text: string): string {
   if (text.length <= MAX_HEADER_LENGTH && !INVISIBLE.test(text)) return text;
   return text.slice(0, MAX_HEADER_LENGTH).replaceAll(/[^\x20-\x7e]/g, '?');
 }
 
 /**
- * Whether somebody still waits for the answer. One listener at a time: what is under way now. A class, because there is
- * one for each call.
+ * Tells whether the caller still waits for the response. It has one listener at a time, for the current step. It is a class, because
+ * one object is created for each call.
  */
 export class CallerPresence {
   gone = false;
-  /** Why the call was ended although the caller still waits; undefined when the caller has left. */
+  /** Why the call was ended while the caller still waits; undefined if the caller has left. */
   reason: AppError | undefined = undefined;
   place = -1;
   #listener: (() => void) | undefined = undefined;
 
-  /** Called immediately when the caller is gone already. */
+  /** Sets the listener. Calls it immediately if the caller has left already. */
   watch(listener: () => void): void {
     this.#listener = listener;
     if (this.gone) listener();
   }
 
-  /** With a reason, the caller still waits and gets the reason as the answer. */
+  /** Ends the call. With a reason, the caller still waits and gets this error. */
   leave(reason?: AppError): void {
     if (this.gone) return;
     this.gone = true;
@@ -144,13 +144,13 @@ export class CallerPresence {
     this.#listener?.();
   }
 
-  /** What a call that nobody waits for, or that was ended, fails with. */
+  /** Returns the error of a call that has ended. */
   failure(): AppError {
     return this.reason ?? new AppError('CALL_CANCELLED');
   }
 }
 
-/** The caller of an HTTP request leaves when its connection closes. */
+/** Watches the connection of an HTTP request: when it closes, the caller has left. */
 export function watchCaller(response: ServerResponse): CallerPresence {
   const presence = new CallerPresence();
   if (response.destroyed) presence.leave();
@@ -158,25 +158,25 @@ export function watchCaller(response: ServerResponse): CallerPresence {
   return presence;
 }
 
-/** What is stored of a call that failed: the request, and the error that its caller got. */
+/** Returns the content that is stored for a failed call: the request, and the error that its caller got. */
 export function failedContent(body: Buffer | string | undefined, error: unknown): Pick<CallOutcome, 'content'> {
   if (body === undefined) return {};
   return { content: { request: String(body), answer: JSON.stringify(describeFailure(error).body) } };
 }
 
-/** Ends a call: frees its place on the target, and settles it. */
+/** Ends a call: releases its lease on the target, and settles it. */
 export type FinishCall = (end: Parameters<CallRecord['settle']>[0] & { readonly error?: unknown }) => void;
 
-/** `estimated`: counted by us. */
+/** `estimated`: Trestle counted the tokens, because the upstream sent no usage. */
 export interface MeasuredUsage {
   readonly usage: Usage;
   readonly estimated: boolean;
 }
 
-/** What the caller and the meter learn about the attempts so far. */
+/** The attempts so far, for the caller and for metering. */
 export interface AttemptRecord {
   attempts: number;
-  /** Made with the first try that fails. */
+  /** Created with the first failed try. */
   failures?: FailedAttempt[];
   target: Pick<Target, 'apiId' | 'model'> | undefined;
 }

@@ -12,7 +12,7 @@ export interface TargetLimits {
 
 /** One model of one API that can answer a call, with one key of that API. */
 export interface Target extends TargetLimits {
-  /** `<api>/<model>`, with `#<key>` behind it for one of several keys; what it is known by to limits, circuit and log. */
+  /** `<api>/<model>`, followed by `#<key>` if the API has several keys. Limits, circuit and log use this name. */
   readonly id: string;
   /** `demo` for the built-in model, which has no upstream. */
   readonly apiId: string;
@@ -34,7 +34,7 @@ export interface PlanTimeouts {
   readonly total: number;
 }
 
-/** How calls of one model name are answered. */
+/** The targets and fallbacks for calls of one model name. */
 export interface ModelPlan {
   readonly name: string;
   readonly targets: readonly Target[];

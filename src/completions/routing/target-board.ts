@@ -9,27 +9,27 @@ import type { CompletionsSettings } from '../settings.ts';
 import { type ModelPlan, placeOf, type Target, type TargetLimits } from './model-plan.ts';
 import { type CircuitState, createTargetCircuit, type TargetCircuit } from './target-circuit.ts';
 
-/** Knows of every target how it fares: which is to be asked next, and which not at all. */
+/** Knows the state of every target, and chooses which one is tried next. */
 export interface TargetBoard {
   /** The targets in the order in which they are to be tried. */
   order(plan: ModelPlan): readonly Target[];
   /**
-   * Takes from the limits of a target that other instances count too; the time to wait instead, while they are used up. Undefined:
-   * it has no such limits. While they cannot be counted they hold nothing up: the API behind the target has limits of its own.
+   * Takes from the limits of a target that other instances share; returns the time to wait if they are used up. Undefined: there are
+   * no such limits. If they cannot be counted, the call continues, because the API behind the target has its own limits.
    */
   takeShared(target: Target, tokens: number): Promise<SharedTake> | undefined;
-  /** Takes a place on a target; the time to wait instead, while it is out or its limits are used up. */
+  /** Takes a lease on a target. Returns the time to wait instead while its circuit is open or its limits are used up. */
   begin(target: Target, tokens: number, use: TargetUse): TargetLease | { readonly waitMs: number };
-  /** Whether it failed so often that nothing is repeated on it now. */
+  /** Returns whether the circuit of the target is open, so that nothing is retried on it. */
   isOut(target: Target): boolean;
-  /** Those that were used lately. */
+  /** Returns the targets that were used recently. */
   status(): readonly TargetStatus[];
 }
 
 interface TargetUse {
-  /** Who calls: no caller may take a target from the others. */
+  /** The caller, because no single caller may exclude a target for others. */
   readonly caller: string;
-  /** Nothing else can answer the call: it is tried although the target is out. */
+  /** Nothing else can answer the call, so the target is tried although its circuit is open. */
   readonly isSole: boolean;
   /** What was taken for the call with `takeShared`. */
   readonly shared?: SharedTake | undefined;
@@ -37,7 +37,7 @@ interface TargetUse {
 
 export interface TargetLease {
   readonly waitMs?: undefined;
-  /** The answer has begun. */
+  /** Called when the response has begun. */
   answered(): void;
   /** Exactly once. `tokens`: what the call really used, when that is known. */
   end(result: 'ok' | 'failed' | 'ignored', tokens?: number): void;
@@ -72,7 +72,7 @@ interface TargetRecord {
   readonly limited: Limited | undefined;
 }
 
-/** What has limits of its own: a target, or a key of an API for all its models. */
+/** Limits of a target, or of a key of an API for all its models. */
 interface Limited {
   readonly limits: TargetLimits;
   readonly requests: TokenBucket | undefined;
@@ -87,17 +87,17 @@ interface CallerShare {
   lastUse: number;
 }
 
-/** Names of targets may come from callers; those that nothing is known of make room. */
+/** The most records, because callers choose names of targets. Records of idle targets are removed. */
 const MAX_RECORDS = 2000;
 /** Where several callers used a target within this time, each of them gets half of its limits at most. */
 const SHARED_MS = 10 * 60_000;
 const MAX_SHARES = 1000;
-/** How many calls one API gets at the same time: each has a connection for itself. */
+/** How many calls one API gets at the same time. Each uses one connection. */
 export const MAX_CALLS_OF_API = 4096;
 const BUSY_WAIT_MS = 1000;
 /** How much the last call counts in the moving average. */
 const LAST_WEIGHT = 0.2;
-/** What a call without an answer counts as: a target that fails fast is not fast. */
+/** The time that counts for a failed call, so that a target that fails quickly does not seem fast. */
 const FAILED_MS = 10_000;
 
 export function createTargetBoard(options: TargetBoardOptions): TargetBoard {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 
-/** Keeps a target that fails for several callers out of the way for a while. */
+/** Excludes a target for a while that fails for several callers. */
 export interface TargetCircuit {
   /** Milliseconds until it may be tried; 0: now. */
   waitMs(): number;

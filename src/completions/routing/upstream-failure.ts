@@ -18,11 +18,11 @@ export interface FailurePolicy {
 }
 
 const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 409, 429]);
-/** About the target rather than the request: unknown model, no credit, gone, unprocessable at this place only. */
+/** Statuses that concern the target and not the request: unknown model, no credit, gone. */
 const TARGETS_FAULT: ReadonlySet<number> = new Set([402, 404, 405, 410]);
 const NO_HELP: FailurePolicy = { retry: false, next: false, countsAgainstTarget: false, tooLong: false };
 
-/** What is known of a failure is in its code and its status; this is the table of what follows from them. */
+/** Returns what may be done after a failure, by its code and its status. */
 export function policyOf(error: unknown): FailurePolicy {
   if (!(error instanceof AppError)) return NO_HELP;
   const status = typeof error.details.status === 'number' ? error.details.status : 0;
@@ -30,15 +30,15 @@ export function policyOf(error: unknown): FailurePolicy {
     case 'UPSTREAM_ERROR':
       return { retry: true, next: true, countsAgainstTarget: error.details.ofAnswer !== true, tooLong: false };
     case 'UPSTREAM_TIMEOUT':
-      // The caller's own limit shows nothing about the target, and leaves no time for another one.
+      // The caller's own timeout says nothing about the target, and leaves no time for another one.
       if (error.details.limit === 'x-timeout-ms') return NO_HELP;
-      // To wait as long again is no better than to ask another target; an upstream's own 504 came in time.
+      // Another target is better than waiting as long again. An upstream's own 504 came in time.
       return { retry: status === 504, next: true, countsAgainstTarget: true, tooLong: false };
     case 'UPSTREAM_AUTHENTICATION':
       return { retry: false, next: true, countsAgainstTarget: true, tooLong: false };
     case 'UPSTREAM_REFUSED':
       if (error.details.apiCode === 'context_length_exceeded') return { ...NO_HELP, tooLong: true };
-      // Another model may take what this one's maker does not want to be asked.
+      // Another model may accept content that this one refuses.
       if (error.details.apiCode === 'content_filter') return { ...NO_HELP, next: true };
       if (RETRIED_STATUSES.has(status)) return { ...NO_HELP, retry: true, next: true };
       return { ...NO_HELP, next: TARGETS_FAULT.has(status) };
@@ -51,7 +51,7 @@ export function policyOf(error: unknown): FailurePolicy {
   }
 }
 
-/** The upstream could not be reached, or what it said makes no sense. `reason` never holds what it said. */
+/** Returns the error for an upstream that cannot be reached, or whose response is invalid. `reason` never contains text of the upstream. */
 export function upstreamError(reason: string, cause?: unknown): AppError {
   return new AppError('UPSTREAM_ERROR', { reason }, cause === undefined ? undefined : { cause });
 }
@@ -61,9 +61,9 @@ export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'tota
 }
 
 /**
- * What an upstream said, as our caller gets it: a refused key is our own trouble and its
- * text is kept back, a 5xx is a 502, and any other 4xx passes with its status and message. `secret` is the API's key,
- * which some repeat.
+ * Returns the error that our caller gets for a failure of an upstream. A refused key is a fault of this installation, and its text
+ * is hidden; a 5xx becomes a 502; any other 4xx passes with its status and message. `secret` is the API's key, which is removed
+ * from the message.
  */
 export function failureToError(failure: UpstreamFailure, secret: string, refused?: Refusal): AppError {
   const { status, code, param } = failure;
@@ -84,15 +84,15 @@ export function failureToError(failure: UpstreamFailure, secret: string, refused
   });
 }
 
-/** A failure that came as the status of the response, and not inside an answer that began with 200. */
+/** A failure that was the status of the response, and not inside a response with status 200. */
 export interface Refusal {
   readonly retryAfterMs: number | undefined;
 }
 
-/** What the model itself put out makes no sense, such as a malformed call: that shows nothing about the target. */
+/** The status of an invalid output of the model, such as a malformed call. It says nothing about the target. */
 const BAD_ANSWER = 502;
 
-/** Seconds, milliseconds (`retry-after-ms`) or a date; undefined when it says nothing usable. */
+/** Returns the pause in milliseconds, from seconds, milliseconds (`retry-after-ms`) or a date; undefined if there is no valid one. */
 export function readRetryAfter(headers: UpstreamHeaders, now: number): number | undefined {
   const exact = Number(headers['retry-after-ms']);
   if (exact > 0) return exact;
@@ -103,7 +103,7 @@ export function readRetryAfter(headers: UpstreamHeaders, now: number): number | 
   return Number.isNaN(date) ? undefined : Math.max(0, date - now);
 }
 
-/** Google says in the body how long to wait: `error.details[].retryDelay` of a `RetryInfo`, as `12s` or `0.5s`. */
+/** Returns the pause that Google sends in the body: `error.details[].retryDelay` of a `RetryInfo`, as `12s` or `0.5s`. */
 export function readRetryInfo(body: unknown): number | undefined {
   const error = asObject(asObject(Array.isArray(body) ? body[0] : body)?.error);
   for (const value of asList(error?.details)) {
