@@ -7,10 +7,10 @@ import { costOf, countTokens, knowsCost, type PriceOf } from '../apis/prices.ts'
 import type { Usage } from '../contract/chat.ts';
 import type { ApiBudgets } from './budgets.ts';
 
-/** The holder of calls that another part of this program makes, or an agent that it has started. */
+/** The id for calls of another part of this program, and of agents that it has started. */
 export const INTERNAL_ID = 'internal';
 
-/** Which calls are stored with what was asked and answered. */
+/** Which calls are stored with their request and response. */
 export type StoreContent = 'none' | 'errors' | 'all';
 
 /** Who calls the completions API. `id` is what usage is recorded under. */
@@ -21,11 +21,11 @@ export interface KeyHolder {
   readonly owner: string;
   /** `team:<id>` of the team that the call is for. */
   readonly team?: string;
-  /** What the call is marked with, by its key and by its own header; sorted. */
+  /** The tags of the key and of the call's own header, sorted. */
   readonly tags?: readonly string[];
   /** Undefined: as configured. */
   readonly storeContent?: StoreContent | undefined;
-  /** The span of the caller that the call is part of (`traceparent`). */
+  /** The caller's span that contains the call (`traceparent`). */
   readonly trace?: TraceContext;
   /** Only the master key, or anybody while nothing is configured, may manage keys and see all usage. */
   readonly isMaster: boolean;
@@ -37,7 +37,7 @@ export interface KeyHolder {
   readonly principal?: Principal;
   /** Counts the calls with this key, and what they cost. */
   readonly tally?: Pick<CallTally, 'begin' | 'end'>;
-  /** The person whose key it is, where persons are known. Its state is looked at again when a call is admitted. */
+  /** The person who owns the key, if accounts run here. Their state is checked again when a call is admitted. */
   readonly person?: Owner;
 }
 
@@ -54,11 +54,11 @@ export function seesAll({ isMaster, principal }: Pick<KeyHolder, 'isMaster' | 'p
   return isMaster || (principal !== undefined && ownersSought(principal) === undefined);
 }
 
-/** What the calls with the key of one program cost, for each piece of work that the program does. */
+/** Adds up the cost of calls with the key of one program, for each piece of work of the program. */
 export interface CallTally {
-  /** A call was let in. */
+  /** Called when a call was admitted. */
   begin(): void;
-  /** The call has ended. Undefined: its price is not known. */
+  /** Called when the call has ended. Undefined: its price is not known. */
   end(costNano: number | undefined): void;
   /**
    * Begins a piece of work. The result ends it, and returns its cost in USD: undefined where other work overlapped, where a
@@ -100,7 +100,7 @@ export function createCallTally(): CallTally {
   };
 }
 
-/** A call under way, as it can be ended from outside. */
+/** A running call that can be ended from outside. */
 export interface RunningCall extends Bagged {
   leave(reason: AppError): void;
 }
@@ -111,9 +111,9 @@ export interface AdmissionRequest {
   readonly estimatedCostNano: number;
   /** False when every model that may answer is known to be free: only then a budget of 0 admits the call. */
   readonly mayCost: boolean;
-  /** The call deals with what the caller has paid for before, such as the results of a batch: budgets do not refuse it. */
+  /** The call concerns an object that was paid for before, such as the results of a batch, so budgets do not refuse it. */
   readonly isPaid?: boolean;
-  /** Ended when the owner of the key is paused while the call runs. */
+  /** The call, which is ended if the owner of the key is paused while it runs. */
   readonly call?: RunningCall;
 }
 
@@ -139,14 +139,14 @@ export type CallOperation =
   | 'file'
   | 'batch';
 
-/** How a call ended, for metering. */
+/** The result of a call, for metering. */
 export interface CallOutcome {
   readonly model: string;
-  /** Of the target that answered, or that was tried last; empty when none was. */
+  /** The API of the target that responded, or that was tried last; empty if none was tried. */
   readonly api: string;
   readonly upstreamModel: string;
   readonly usage: Usage | undefined;
-  /** The usage was counted by us because the upstream gave none. */
+  /** Trestle counted the usage, because the upstream sent none. */
   readonly estimated: boolean;
   readonly outcome: 'ok' | 'error' | 'aborted' | 'partial' | 'cached';
   readonly status: number;
@@ -156,17 +156,17 @@ export interface CallOutcome {
   /** To the first event of a stream; equal to `durationMs` otherwise. */
   readonly firstTokenMs: number;
   readonly requestId: string;
-  /** What was called, where it was not a chat. */
+  /** The operation, if it was not a chat. */
   readonly operation?: CallOperation;
-  /** What was asked and answered, as JSON. Only given when the admission keeps content. */
+  /** Request and response, as JSON. Only set if the admission keeps content. */
   readonly content?: { readonly request: string; readonly answer: string };
 }
 
-/** A call that was let in. `settle` is called exactly once, however the call ends. */
+/** An admitted call. `settle` must be called exactly once, however the call ends. */
 export interface Admission {
   /** For the headers `x-ratelimit-*`; empty when the key has no limit. */
   readonly headers: Readonly<Record<string, string>>;
-  /** `outcome.content` is stored: give it. False unless it is configured so. */
+  /** Whether `outcome.content` is stored, and so must be set. */
   readonly keepsContent: boolean;
   /**
    * Feeds limits, budget, usage records, metrics and spans. Returns the cost of the call in nano-USD; undefined when the
@@ -175,7 +175,7 @@ export interface Admission {
   settle(outcome: CallOutcome): number | undefined;
 }
 
-/** Limits and budgets of keys and of their owners. Every call passes through it. */
+/** Applies limits and budgets of keys and of their owners to every call. */
 export interface Admissions {
   /** Budgets of model APIs; undefined: none has one. */
   readonly apis?: ApiBudgets | undefined;
@@ -187,7 +187,7 @@ export interface Admissions {
   admit(holder: KeyHolder, request: AdmissionRequest): Admission | Promise<Admission>;
 }
 
-/** A call that has ended, with what it cost: what usage records, metrics and spans are made of. */
+/** A call that has ended, with its cost. Usage records, metrics and spans are made from it. */
 export interface SettledCall {
   readonly holder: KeyHolder;
   readonly outcome: CallOutcome;
@@ -210,10 +210,10 @@ export interface Charge {
   readonly period: string;
 }
 
-/** Looks at every call that has ended. It must be quick, and throws nothing. */
+/** Observes every call that has ended. It must be fast, and must not throw. */
 export type CallObserver = (call: SettledCall) => void;
 
-/** An answer from the cache used no model: it costs nothing. */
+/** Computes the cost of a call. A response from the cache costs nothing, because no model was used. */
 export function priceCall(holder: KeyHolder, outcome: CallOutcome, priceOf: PriceOf): SettledCall {
   const tokens = countTokens(outcome.outcome === 'cached' ? undefined : outcome.usage);
   const { prompt: promptTokens, completion: completionTokens } = tokens;

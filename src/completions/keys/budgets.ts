@@ -50,9 +50,9 @@ interface BudgetsOptions {
   onAlert?(alert: BudgetAlert): void;
 }
 
-/** What was told of a budget in its period. */
+/** The alerts of a budget in its period. */
 export interface ToldLevel {
-  /** The highest level that was told in this period, of a budget of this size. */
+  /** The highest level for which an alert was sent in this period, and the size of the budget then. */
   told: number;
   toldOf: number;
 }
@@ -71,7 +71,7 @@ interface Spending extends ToldLevel {
 }
 
 const ALERT_LEVELS = [100, 80, 50];
-/** A call that is refused from here on is refused because the budget is used up, and not because the call is dear. */
+/** From this level on, a refused call means that the budget is used up, and not that the call is expensive. */
 const NEARLY_SPENT = 80;
 
 /** Of a budget, what was spent; `limit` and `spent` in nano-USD. */
@@ -82,12 +82,12 @@ interface SpentBudget {
   readonly spent: number;
 }
 
-/** Tells once in a period when half, most and all of a budget is spent. */
+/** Sends one alert in a period for each of 50, 80 and 100 % of a budget. */
 export function createBudgetLevels(onAlert: BudgetsOptions['onAlert']) {
   const levelOf = (spent: number, limit: number): number =>
     ALERT_LEVELS.find((percent) => (spent / limit) * 100 >= percent) ?? 0;
   return {
-    /** What was spent before this program began has been told by the one before it. */
+    /** Skips alerts for spending before this program started, because an earlier process sent them. */
     begin(state: ToldLevel, { usd }: Budget, spent: number): void {
       state.toldOf = nanoOfUsd(usd);
       state.told = levelOf(spent, state.toldOf);

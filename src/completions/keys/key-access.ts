@@ -14,7 +14,7 @@ import { type FoundKey, type KeyLookup, TAGS_HEADER, withOwner, withTags, withTr
 import { KEY_PREFIX, keyDigest } from './key-register.ts';
 
 export interface KeyAccess {
-  /** The holder of the key that a request brings. */
+  /** Returns the holder of the key in a request. */
   readonly withKey: Guard<KeyHolder>;
   /** As `withKey`, but only for the master key, or for anybody while none is configured. */
   readonly withMasterKey: Guard<KeyHolder>;
@@ -26,9 +26,9 @@ export interface KeyAccess {
    * the owner is not active, and NOT_IN_TEAM when the member has left.
    */
   forOwner(payer: Payer): Promise<KeyHolder>;
-  /** A key with which programs of an owner call us; it works until this program ends, and is stored nowhere. */
+  /** Returns a key for programs of an owner. It is valid until this program ends, and is not stored. */
   temporaryKey(payer: Payer): string;
-  /** The same for one program of an owner: it works until `end`. */
+  /** Returns a key for one program of an owner. It is valid until `end`. */
   keyForProgram(payer: Payer): ProgramKey;
   /** As `withMasterKey`, and for people, who manage keys of their own. */
   readonly withOwnKeys: Guard<KeyHolder>;
@@ -38,7 +38,7 @@ export interface KeyAccess {
 
 export interface ProgramKey extends Pick<CallTally, 'meter'> {
   readonly key: string;
-  /** From now on, calls with the key that name no trace are part of this one. */
+  /** Makes later calls with the key part of this trace, unless they name another one. */
   follow(trace: TraceContext | undefined): void;
   end(): void;
 }
@@ -144,7 +144,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   /** By principal, what it holds, as a key that nobody had to create. */
   const held = new WeakMap<Principal, FoundKey>();
 
-  /** Someone who came with a login or an access token, and not with a key. */
+  /** Admits a caller with a login or an access token instead of a key. */
   function admit(head: RequestHead, principal: Principal): KeyHolder | Promise<KeyHolder> {
     const { credential, scopes, role } = principal;
     const isWrite = head.method !== 'GET' && head.method !== 'HEAD';
@@ -162,7 +162,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     return prepare(found, credential.owner, teamFor(head, found));
   }
 
-  /** A word that is not a key: the master key, the credential of a person, or, while none is configured, anything. */
+  /** Finds the holder of a credential that is not an issued key: the master key, a person's credential, or any text while no key is configured. */
   function withOther(head: RequestHead, given: string): KeyHolder | Promise<KeyHolder> {
     if (!ofPeople.has(given) && isMasterKey(given)) return forNoTeam(head, MASTER);
     const known = identify?.(withBearer(head, given), 'token or cookie');
@@ -179,7 +179,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     return masterKey === '' && !isOwnCredential(given) ? forNoTeam(head, ANYBODY) : refuse(head);
   }
 
-  /** Nobody is in a team whom accounts does not know. Where there are no accounts, the header means nothing. */
+  /** Refuses the header `x-team` for callers without an account. Without accounts, the header is ignored. */
   function forNoTeam(head: RequestHead, holder: KeyHolder): KeyHolder {
     const team = head.headers[TEAM_HEADER];
     if (ownerOf !== undefined && typeof team === 'string')

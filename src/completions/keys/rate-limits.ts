@@ -11,15 +11,15 @@ export interface RateLimits {
   take(tokens: number): TakenRate;
   /** As OpenAI's API has them: `x-ratelimit-limit-requests`, `x-ratelimit-reset-tokens: 1m30s`. */
   headers(): Record<string, string>;
-  /** As if it had never been used. */
+  /** Returns whether nothing is taken, so that the limits can be forgotten. */
   isIdle(): boolean;
 }
 
 /** What a call has taken of limits. */
 export interface TakenRate {
-  /** Puts the tokens that the call really used in the place of those that were taken for it. */
+  /** Replaces the tokens that were taken by those that the call really used. */
   settle(tokens: number): void;
-  /** Puts everything back: the call is not made. */
+  /** Returns everything that was taken, because the call is not made. */
   undo(): void;
 }
 
@@ -125,7 +125,7 @@ export function createSharedRates(id: string, given: Limits, buckets: SharedBuck
   };
 }
 
-/** What the store refuses while it is away is a result like others: the parts of other limits must be put back. */
+/** Starts to take. A refusal of an unavailable store becomes a rejection, so that parts of other limits are returned. */
 function startTaking(bucket: SharedBucket, amount: number): number | Promise<number> {
   try {
     return bucket.take(amount);
@@ -312,5 +312,5 @@ export function createTokenBucket(perMinute: number, clock: Pick<Clock, 'monoton
   };
 }
 
-/** Sixty steps of a sixtieth are not quite one. */
+/** Tolerates rounding errors: the sum of sixty sixtieths is not exactly one. */
 const ROUNDING = 1e-9;
