@@ -10,28 +10,28 @@ export interface IncomingCall {
   readonly holder: KeyHolder;
   readonly requestId: string;
   readonly presence: CallerPresence;
-  /** The body as it came, for the record of a call that fails. */
+  /** The original body, for the record of a failed call. */
   readonly body?: Buffer | string | undefined;
   readonly operation: NonNullable<CallOutcome['operation']>;
-  /** What the caller gives the whole call, if it says so. */
+  /** The caller's own timeout for the whole call, if any. */
   readonly timeoutMs?: number | undefined;
-  /** Models to try when the one that was asked for fails; before those of an alias. */
+  /** The caller's own fallbacks, which are tried before those of an alias. */
   readonly fallbacks?: readonly string[] | undefined;
-  /** The call deals with an object of the caller's own, which needs neither the right to a model nor a budget. */
+  /** The call concerns an object of the caller, so it needs neither permission for a model nor a budget. */
   readonly ofOwn?: boolean;
 }
 
-/** What a call may take, before it is made. */
+/** What a call is expected to use, before it is made. */
 export interface CallEstimate {
   readonly prompt: number;
   readonly answer: number;
-  /** What some models are paid by instead of tokens. */
+  /** Units that some models charge for instead of tokens. */
   readonly units?: UnitCounts;
   /** The tokens count for budgets, at the price of a batch, and not for limits by the minute. */
   readonly batch?: boolean;
 }
 
-/** A call that was let in. */
+/** An admitted call. */
 export interface AdmittedCall extends IncomingCall {
   readonly plan: ModelPlan;
   readonly promptTokens: number;
@@ -45,7 +45,7 @@ export interface CallAdmissionOptions extends Pick<Runtime, 'clock'> {
   readonly priceOf: PriceOf;
 }
 
-/** The first step of any request: which models may answer, whether the caller may use them, and what the call may cost. */
+/** The first step of any request: finds the models, checks that the caller may use them, and reserves the cost. */
 export interface CallAdmission {
   /**
    * Throws the error for the caller: a model that the key may not use or that is not there, a limit, a budget. Waits only
@@ -59,7 +59,7 @@ export interface CallAdmission {
 }
 
 export function createCallAdmission({ plans, admissions, priceOf, clock }: CallAdmissionOptions): CallAdmission {
-  /** The dearest of what may answer: a budget must hold wherever the call ends up. */
+  /** Returns the cost at the most expensive target, because a budget must hold for any of them. */
   function estimateCost(
     plan: ModelPlan,
     holder: KeyHolder,
@@ -70,7 +70,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     return Math.max(0, ...costs);
   }
 
-  /** Whether anything that may answer costs something, or may for all we know. */
+  /** Returns whether any target costs something, or has no known price. */
   function mayCost(plan: ModelPlan, holder: KeyHolder): boolean {
     if (!holder.buckets.some(({ limits }) => limits.budget?.usd === 0)) return true;
     return pricesOf(plan, holder).some((price) => !isFree(price));
@@ -80,13 +80,13 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     return targetsOf(plan, holder).map(({ apiId, model }) => priceOf(apiId, model));
   }
 
-  /** Everything that may answer. */
+  /** Returns all targets, including those of fallbacks. */
   function targetsOf(plan: ModelPlan, holder: KeyHolder): ModelPlan['targets'] {
     const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
     return [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
   }
 
-  /** What a call may cost at each API that may answer it and is not free. */
+  /** Returns what a call may cost at each API of its targets that is not free. */
   function costsByApi(plan: ModelPlan, holder: KeyHolder, estimate: CallEstimate): ReadonlyMap<string, number> {
     const { prompt, answer, units, batch = false } = estimate;
     const costs = new Map<string, number>();
@@ -99,7 +99,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     return costs;
   }
 
-  /** Without the targets whose APIs have spent their budgets. Throws BUDGET_EXCEEDED when none is left. */
+  /** Removes targets whose APIs have spent their budgets. Throws BUDGET_EXCEEDED if none is left. */
   function withRoom(plan: ModelPlan, holder: KeyHolder, reserved: ApiReservation): ModelPlan {
     const hasRoom = ({ apiId }: ModelPlan['targets'][number]) => reserved.hasRoom(apiId);
     if (targetsOf(plan, holder).every(hasRoom)) return plan;
@@ -149,7 +149,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     };
   }
 
-  /** The same where APIs have budgets: the call settles with those, too. */
+  /** Admits a call where APIs have budgets, which are settled with the call. */
   async function admitWithin(apis: ApiBudgets, call: IncomingCall, given: ModelPlan, estimate: CallEstimate) {
     const { holder } = call;
     const reserved = await apis.reserve(costsByApi(given, holder, estimate));
@@ -169,7 +169,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   }
 
   function resolveFor(holder: KeyHolder, model: string): ModelPlan {
-    // Before the model is looked up: the names that a refusal suggests are not for a key that may not use them.
+    // Checked before the model is looked up, because a refusal must not suggest names that the key may not use.
     if (!holder.mayUse(model) && !holder.mayUse(plans.nameOf(model))) throw notAllowed(model);
     const plan = plans.resolve(model);
     if (plan.name !== model && !holder.mayUse(plan.name)) throw notAllowed(model);

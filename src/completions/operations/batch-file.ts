@@ -15,7 +15,7 @@ import type { StoredObject, UpstreamObjects } from '../lanes/upstream-objects.ts
 import { estimatedUsage, estimateTokensIn, expectedAnswerTokens, textCount } from '../relay/token-usage.ts';
 import { CallerPresence, type FinishCall, type MeasuredUsage } from '../routing/call-record.ts';
 
-/** What all lines of a file for a batch ask for together. It is stored with the file, and charged with the batch. */
+/** The sum of all lines of a file for a batch. It is stored with the file, and charged with the batch. */
 export interface BatchPlan {
   /** As the caller named it. */
   readonly model: string;
@@ -38,7 +38,7 @@ export interface BatchFile {
 
 /** OpenAI takes no more. */
 const MAX_LINES = 50_000;
-/** So much is read before other requests get their turn. */
+/** How many bytes are read before other requests are handled. */
 const BYTES_PER_TURN = 256 * 1024;
 const LINE_FEED = 0x0a;
 const WRITES_ANSWERS = new Set(['/v1/chat/completions', '/v1/responses', '/v1/completions']);
@@ -128,7 +128,7 @@ function parseLine(bytes: Buffer, number: number): unknown {
   }
 }
 
-/** No object of the caller can be checked for each of thousands of lines, so lines name none. */
+/** Refuses lines that name stored objects, because they cannot be checked for each of thousands of lines. */
 function refuseStored(url: string, request: JsonObject, number: number, storedInResponses: StoredInResponses): void {
   if (url === '/v1/chat/completions') {
     const { messages } = request;
@@ -210,7 +210,7 @@ const MAX_BATCH_MS = 25 * 3_600_000;
 /** Batches that are cancelled at the same time. */
 const MAX_CANCELLED = 5;
 
-/** Cancels the batches of an owner without a call of anybody, until it is stopped. */
+/** Cancels batches of owners, until it is stopped. */
 export function createBatchStops({ objects, clock, cancel, onError }: BatchStopsOptions) {
   const running = new Set<CallerPresence>();
   return {
@@ -243,7 +243,7 @@ export interface BatchMeter {
   correct(call: SettledCall): void;
 }
 
-/** Whom and what a batch was charged, by an estimate. It is stored with the batch until its use is known. */
+/** The estimated charge of a batch. It is stored with the batch until its usage is known. */
 interface BatchCharge {
   readonly holder: Pick<KeyHolder, 'id' | 'owner' | 'team' | 'tags'>;
   readonly plan: BatchPlan;
@@ -259,7 +259,7 @@ interface NewBatch extends Pick<BatchCharge, 'plan' | 'api' | 'requestId'> {
 
 export type BatchCharges = ReturnType<typeof createBatchCharges>;
 
-/** Notes what the API has done. The call ends and is charged also where that fails, because the API has done it. */
+/** Stores what the API has done, and ends the call. The call is charged even if storing fails, because the API has done the work. */
 export async function settle(finish: FinishCall, note: () => Promise<void>, measured?: MeasuredUsage): Promise<void> {
   try {
     await note();

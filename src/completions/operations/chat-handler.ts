@@ -27,12 +27,12 @@ interface StreamParts extends Pick<RelayOptions<never>, 'headersSent' | 'onWhole
   readonly legacy: boolean;
 }
 
-/** How answers look: as OpenAI has them, or as under paths without `/v1`. */
+/** The form of responses: OpenAI's, or that of paths without `/v1`. */
 export type PathFamily = 'openai' | 'document';
 
 const readRequest = createRequestReader(ChatRequest);
 
-/** `POST /chat/completions`: the body is parsed once, and goes on as bytes wherever nothing in it must change. */
+/** `POST /chat/completions`. Parses the body once, and passes it on as bytes if nothing must change. */
 export function createChatHandler({ pipeline, cache, strictParams, clock }: ChatHandlerOptions) {
   const alarms = createAlarms(clock);
   return (family: PathFamily) =>
@@ -116,8 +116,8 @@ function asItIs(bytes: Buffer): Buffer {
 }
 
 /**
- * Writes the chunks of one stream as events. Most have nothing but a piece of text: for those only the text is written
- * as JSON, between what the chunk before had around its own, which takes half the time.
+ * Writes the chunks of one stream as events. Most chunks contain only text; for those it writes only the text as JSON, and reuses
+ * the rest of the event before, which takes half the time.
  */
 export function createChunkEncoder(usageAsked: boolean, legacy: boolean): (chunks: readonly ChatChunk[]) => string {
   let last: ChatChunk | undefined;
@@ -153,7 +153,7 @@ function textAlone(chunk: ChatChunk): string | undefined {
     : undefined;
 }
 
-/** Without the array that `Object.keys` makes. */
+/** Counts members without the array that `Object.keys` creates. */
 function countMembers(value: object): number {
   let count = 0;
   for (const _ in value) count += 1;

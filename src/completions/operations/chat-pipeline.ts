@@ -33,10 +33,10 @@ export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly guardrails?: Guardrails | undefined;
 }
 
-/** The path of any request: resolve, admit, attempt; then the answer is relayed, and the call settled. */
+/** The steps of any request: resolve, admit, attempt. Then the response is relayed, and the call is settled. */
 export interface ChatPipeline extends Pick<CallAdmission, 'admit' | 'planFor' | 'resolvable'> {
   admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall | Promise<AdmittedCall>;
-  /** Tries until something answers. A failure is settled here; after a success, `finish` must be called. */
+  /** Tries targets until one responds. Settles a failed call; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
   /**
    * What the guardrails leave of a request: the same value where they mask nothing. Throws, and settles the call, where they
@@ -50,11 +50,11 @@ export interface ChatPipeline extends Pick<CallAdmission, 'admit' | 'planFor' | 
   ): Promise<Attempted<OpenedChat>>;
   readonly guards: Guardrails | undefined;
   openChat(call: AdmittedCall, form: ChatForm): Promise<Attempted<OpenedChat>>;
-  /** A call in the form of another API: as bytes to targets that speak it themselves, translated to all others. */
+  /** Opens a call in the form of another API: as bytes at targets that use that form, translated at all others. */
   openForeign(call: AdmittedCall, form: ForeignForm): Promise<Attempted<OpenedChat>>;
-  /** What a call has cost on its target, for its usage; empty where that is not shown, or the price is not known. */
+  /** Returns the cost of a call for its usage; empty if it is not shown, or if the price is not known. */
   costOf(call: AdmittedCall, usage: Usage): Pick<Usage, 'cost'>;
-  /** The same in a translated answer. */
+  /** Adds the cost to a translated response. */
   showCost(call: AdmittedCall, opened: OpenedChat): OpenedChat;
   /** The response of an API that counts the tokens of a prompt; undefined when none of the model's targets does. */
   countTokens(call: IncomingCall, form: LaneForm): Promise<Buffer | undefined>;
@@ -62,13 +62,13 @@ export interface ChatPipeline extends Pick<CallAdmission, 'admit' | 'planFor' | 
 
 export interface ChatForm {
   readonly request: ChatRequest;
-  /** The body as it came, when it may be passed on. */
+  /** The original body, if it may be passed on. */
   readonly bytes?: Buffer | undefined;
   readonly answerAsBytes: boolean;
   readonly strict: boolean;
   /** The request came in another API's form. */
   readonly translated?: boolean;
-  /** Its form has a place for what the call cost. */
+  /** Whether the form has a member for the cost. */
   readonly showsCost?: boolean;
 }
 
@@ -82,7 +82,7 @@ export interface ForeignForm extends LaneForm, Pick<ChatForm, 'showsCost'> {
 /** A request of another API, in the form that the pipeline runs. */
 export interface DecodedRequest {
   readonly chat: ChatRequest;
-  /** What chat completions have no place for: named in `x-dropped-params`, or refused. */
+  /** Members that chat completions do not have. They are named in `x-dropped-params`, or refused. */
   readonly dropped: readonly string[];
 }
 
@@ -115,14 +115,14 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     };
   }
 
-  /** The request as the guardrails leave it. One that may not pass as it is loses its bytes. */
+  /** Returns the request after the guardrails. A request that they changed has no bytes to pass on. */
   async function guardedForm(call: AdmittedCall, form: ChatForm): Promise<ChatForm> {
     const request = await pipeline.guardRequest(call, form.request);
     const answerAsBytes = form.answerAsBytes && guardrails?.changesResponses !== true;
     return { ...form, request, answerAsBytes, bytes: request === form.request ? form.bytes : undefined };
   }
 
-  /** The same for another API. Where something was masked, or responses may be, the request is translated. */
+  /** Does the same for another API. If something was masked, or responses may be masked, the request is translated. */
   async function guardedForeign(
     call: AdmittedCall,
     form: ForeignForm,
@@ -253,7 +253,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const call = await pipeline.admit(incoming, model, { prompt: 0, answer: 0 });
       if (guardrails !== undefined) {
         const body: unknown = JSON.parse(form.bytes.toString('utf8'));
-        // What is masked for models is not sent to their counters either.
+        // Masked content is not sent for counting either.
         if ((await pipeline.guardRequest(call, body)) !== body) {
           call.record.settle({ outcome: 'ok', status: 200 });
           return undefined;
@@ -275,7 +275,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   return pipeline;
 }
 
-/** What a call that its caller left has cost at least: the upstream was answering, so it had read the prompt. */
+/** Returns the usage of a call whose caller left during a try: the prompt, because the upstream had read it. */
 function readByUpstream({ presence, record, promptTokens }: AdmittedCall, error: unknown): MeasuredUsage | undefined {
   const last = record.failures?.at(-1);
   if (!presence.gone || last === undefined || last.code !== errorCode(error)) return undefined;
@@ -292,7 +292,7 @@ function checkedCall({ requestId, plan, holder }: AdmittedCall) {
 
 const NOT_THERE: ReadonlySet<number> = new Set([404, 405, 501]);
 
-/** A request that names objects of an API can only be answered there. */
+/** Keeps only the targets that have the objects that a request names. */
 function pinned(call: AdmittedCall, { refusal }: LaneForm): AdmittedCall {
   if (refusal === undefined) return call;
   const targets = call.plan.targets.filter((target) => refusal(placeOf(target)) === undefined);
@@ -300,7 +300,7 @@ function pinned(call: AdmittedCall, { refusal }: LaneForm): AdmittedCall {
   return { ...call, plan: { ...call.plan, targets, fallbacks: [], contextFallbacks: [] } };
 }
 
-/** A failure tells as much of how the call went as an answer does. */
+/** Adds the headers that describe the call to an error. */
 function withHeaders(error: unknown, headers: Readonly<Record<string, string>>): unknown {
   return error instanceof AppError ? new AppError(error.code, { ...error.details, headers }, { cause: error }) : error;
 }

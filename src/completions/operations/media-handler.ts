@@ -40,13 +40,13 @@ interface MediaHandlerOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly allowsOrigin: (head: RequestHead) => boolean;
 }
 
-/** A whole answer, or one that comes in pieces. */
+/** A complete response, or a stream. */
 type OpenedMedia =
   | { readonly body: Buffer | string; readonly contentType: string; readonly measured: MeasuredUsage }
   | { readonly stream: OpenedStream<Buffer>; readonly contentType: string };
 
 const EVENTS = 'text/event-stream; charset=utf-8';
-/** What an answer may call itself: nothing that a browser would run. */
+/** Content types that pass to the caller. Types that a browser would execute are not among them. */
 const PASSED_TYPES =
   /^(?:application\/(?:json|x-subrip)|text\/(?:plain|vtt)|audio\/[\w.+-]{1,64})(?:; ?charset=utf-8)?$/i;
 
@@ -166,7 +166,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
         if (contentType === EVENTS) {
           relayStream({ ...shared, ...pass, record, requestText: () => request.text });
         } else {
-          // Nothing can be said in the middle of a recording: an end without its last chunk tells that it is incomplete.
+          // A recording has no place for an error, so the response ends without its last chunk, which shows that it is incomplete.
           const encodeFailure = () => {
             reply.raw.destroy();
             return [];
@@ -202,7 +202,7 @@ function withUnits(reader: StreamReader<Buffer>, units: UnitCounts | undefined):
   };
 }
 
-/** Images and sounds are not words, and the verdicts on words do not repeat them. */
+/** Returns whether responses of an operation contain text for guardrails to check. */
 function writesWords({ operation }: MediaKind): boolean {
   return operation === 'transcription';
 }
@@ -211,7 +211,7 @@ function notOffered({ named }: MediaKind): AppError {
   return new AppError('OPERATION_NOT_SUPPORTED', { operation: named });
 }
 
-/** Passes a file on as it comes. It is complete when the connection ends properly; a file that may not be empty has at least a byte then. */
+/** Relays a file. It is complete when the connection ends normally, and has at least one byte unless it may be empty. */
 export function createFileReader(measured: MeasuredUsage, mayBeEmpty: boolean): StreamReader<Buffer> {
   let isComplete = mayBeEmpty;
   return {
@@ -224,7 +224,7 @@ export function createFileReader(measured: MeasuredUsage, mayBeEmpty: boolean): 
   };
 }
 
-/** Figures of these operations: as chats have them, or as responses have them, with parts for images and audio. */
+/** Reads usage in the form of chats, or of responses with parts for images and audio. */
 export function readUsage(value: unknown): Usage | undefined {
   const chat = asUsage(value);
   if (chat !== undefined) return chat;

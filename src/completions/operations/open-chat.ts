@@ -30,7 +30,7 @@ interface OpenChatOptions {
   /** What is known of a model. */
   readonly knownModel: (api: string, model: string) => KnownModel | undefined;
   readonly clock: Clock;
-  /** Undefined: thinking that a caller leaves out stays out. */
+  /** Undefined: thinking that a caller omits is not restored. */
   readonly proofs?: ThinkingProofs | undefined;
   readonly fetchLinkedFiles: FetchLinkedFiles;
   /** For whom the stable part of a prompt is marked for the upstream's cache. */
@@ -39,13 +39,13 @@ interface OpenChatOptions {
   readonly maxEventBytes?: number;
 }
 
-/** An answer with one of these may have failed, or has reasoning or content in another form than OpenAI's. */
+/** Marks of a response that may have failed, or that has reasoning or content in another form than OpenAI's. */
 const UNUSUAL = /"(?:error"|reasoning"|content": ?\[)/;
 
 export function createOpenChat(options: OpenChatOptions): OpenChat {
   const { findApi, send, knownModel, clock, fetchLinkedFiles, promptCache = 'off', maxEventBytes, proofs } = options;
 
-  /** Only where the upstream has such a cache, and the caller has marked nothing. */
+  /** Returns whether to mark the prompt for the cache: the upstream has one, and the caller set no markers. */
   function marksPrompt(dialect: CodecName, known: KnownModel | undefined, { call, request }: ChatWork): boolean {
     if (promptCache === 'off' || call === undefined) return false;
     if (promptCache === 'agents' && call.holder.id !== INTERNAL_ID) return false;
@@ -115,7 +115,7 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
   };
 }
 
-/** How an API takes chats with a model. */
+/** Returns the dialect in which an API takes chats with a model. */
 function codecOf(api: UsableApi, model: string, known: KnownModel | undefined): CodecName {
   if (known?.operation === 'responses' && api.responses) return 'responses';
   return isVertexClaude(api.dialect, model, known) ? 'vertex-claude' : api.dialect;
@@ -146,7 +146,7 @@ function readWhole(body: Buffer, { asBytes, dialect, context, work, secret }: Wh
   return { kind: 'completion', completion: { ...completion, usage }, measured: { usage, estimated: true } } as const;
 }
 
-/** Looks at all bytes as one text, because each search in bytes costs a call out of JavaScript. */
+/** Returns whether a response passes as bytes. Searches the bytes as text, because each search in bytes calls native code. */
 function isUsual(body: Buffer): boolean {
   const text = body.toString('latin1');
   return text.includes('"choices"') && !UNUSUAL.test(text);
@@ -161,7 +161,7 @@ function answerLength({ choices }: ChatCompletion): number {
   return characters;
 }
 
-/** With `strict`, what would be dropped is an error instead. */
+/** Throws if a parameter would be dropped and the call is strict. */
 function refuseDropped({ strict }: ChatWork, [param]: readonly string[]): void {
   if (strict && param !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param });
 }
@@ -184,7 +184,7 @@ interface DemoChat {
 
 type Chunks = readonly ChatChunk[];
 
-/** `demo/echo` or `demo/agent` in the place of an upstream: no connection, but the same ways to be slow and to fail. */
+/** Opens a chat with `demo/echo` or `demo/agent`: without a connection, but with the same delays and failures as an upstream. */
 function openDemoChat({ work, model, presence, clock }: DemoChat) {
   const { delayMs, status, breakAfter } = readBehaviour(model);
   const isAgent = model.startsWith('agent');
@@ -245,7 +245,7 @@ function streamOf(
   let paused = false;
   let stopTimer: (() => void) | undefined;
 
-  /** Word by word, without waiting where there is nothing to wait for. */
+  /** Writes word by word, and waits only for a delay or a paused sink. */
   function speak(): void {
     stopTimer = undefined;
     while (!over && !paused && sink !== undefined) {

@@ -4,13 +4,13 @@ import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { callerName, type KeyHolder } from '../keys/admission.ts';
 
-/** Whole answers to equal requests of one key, streams included. */
+/** Complete responses to equal requests of one caller, including streams. */
 export interface ResponseCache {
-  /** Holder, path and body together: an answer is never given to another key. */
+  /** Returns the key of an entry, from caller, path and body, so that a response is never given to another caller. */
   keyOf(holderId: string, path: string, body: Buffer): string;
-  /** What this instance has. */
+  /** Returns the entry of this instance. */
   get(key: string): Buffer | undefined;
-  /** What other instances have; undefined where they share nothing. */
+  /** The store of all instances; undefined if there is none. */
   readonly shared?: SharedStore | undefined;
   /** Where room is needed, the holder that takes most of it loses its oldest answers: nobody takes it from the others. */
   put(holderId: string, key: string, body: Buffer, ttlMs: number): void;
@@ -23,7 +23,7 @@ export interface ResponseCacheOptions {
   readonly maxEntryBytes?: number;
 }
 
-/** What several instances keep together. It may forget, fail or be away: then it has nothing, and nobody waits for it. */
+/** A store that several instances share. It may lose entries or be unavailable; it is then treated as empty, without waiting. */
 export interface SharedStore {
   /** Never rejects. */
   find(keys: readonly string[]): Promise<readonly (Buffer | undefined)[]>;
@@ -39,7 +39,7 @@ interface Entry {
 
 const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_ENTRY_BYTES = 1024 * 1024;
-/** What an entry costs besides its body. */
+/** The size of an entry besides its body. */
 const ENTRY_OVERHEAD = 256;
 
 export function createResponseCache(options: ResponseCacheOptions): ResponseCache {
@@ -108,13 +108,13 @@ export function createResponseCache(options: ResponseCacheOptions): ResponseCach
   };
 }
 
-/** What the cache has for one call, and where its answer goes. */
+/** The cached response for one call, and the function that keeps its response. */
 export interface CacheUse {
   readonly hit: Buffer | undefined;
   keep(answer: Buffer): void;
 }
 
-/** Looks for the answer to a call. Undefined where it may not come from the cache: then nothing is computed. */
+/** Looks up the response to a call. Undefined if the call does not use the cache; then no key is computed. */
 export function useCache(
   cache: ResponseCache,
   ttlMs: number,
@@ -184,7 +184,7 @@ const CONNECT_MS = 2000;
 const ANSWER_MS = 250;
 const RETRY_MS = 5000;
 const MAX_COMMANDS = 1000;
-/** What is on its way to Redis and not confirmed. More is not sent. */
+/** The most bytes that wait for a confirmation of Redis. More is not sent. */
 const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
 
 /** Connects when it is used, at most every five seconds, and asks nothing of a Redis that is away. */
@@ -283,7 +283,7 @@ function late(): never {
   throw new Error('Redis did not answer in time');
 }
 
-/** A client that has lost its connection throws when it is closed. */
+/** Closes a client, which throws if its connection is lost. */
 function close(client: RedisClient | undefined): void {
   try {
     client?.destroy();

@@ -22,7 +22,7 @@ import { notAllowed } from './admit-call.ts';
 import type { ChatPipeline } from './chat-pipeline.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './encode-chat.ts';
 
-/** The pipeline for callers inside this program: requests and answers as values. */
+/** Runs chats for callers inside this program, with requests and responses as values. */
 export function createRunChat(pipeline: ChatPipeline): RunChat {
   return async ({ request, holder, requestId, strict, timeoutMs, signal, onFailed }) => {
     const presence = new CallerPresence();
@@ -59,10 +59,10 @@ export function createRunChat(pipeline: ChatPipeline): RunChat {
   };
 }
 
-/** Above this the upstream waits for the reader. */
+/** How many chunks may wait for the reader before the upstream is paused. */
 const MAX_QUEUED = 64;
 
-/** A stream as an iteration. It is attached with the first step; who never takes it must abort the signal. */
+/** Yields the chunks of a stream. It is attached with the first step; a caller that never iterates must abort the signal. */
 async function* readChunks(
   stream: OpenedStream<readonly ChatChunk[]>,
   finish: FinishCall,
@@ -116,12 +116,12 @@ async function* readChunks(
   }
 }
 
-/** One call of the chat pipeline, from wherever it comes: an ingress dialect, the built-in agent, the tool bridge. */
+/** One call of the chat pipeline, from the built-in agent, the tool bridge or another part of this program. */
 export interface ChatCall {
   readonly request: ChatRequest;
   readonly holder: KeyHolder;
   readonly requestId: string;
-  /** Refuse what the upstream cannot take, instead of dropping it. */
+  /** Refuses parameters that the upstream does not support, instead of dropping them. */
   readonly strict: boolean;
   /** The longest time for the whole call, if the caller sets one. */
   readonly timeoutMs?: number | undefined;
@@ -144,7 +144,7 @@ export type ChatAnswer =
 /** Streams when `request.stream` is true. A failure before the first chunk is thrown, after all retries and fallbacks. */
 export type RunChat = (call: ChatCall) => Promise<ChatAnswer>;
 
-/** A chat that another part of this program sends to an API of its own, for someone whose limits are kept here. */
+/** A chat that another part of this program sends to an API itself, for an owner whose limits are kept here. */
 export interface OutsideChat {
   readonly holder: KeyHolder;
   readonly requestId: string;
@@ -215,14 +215,14 @@ export function createMeterChat({ admissions, priceOf, clock }: MeterChatOptions
   };
 }
 
-/** An answer that broke off has no figures, although it has cost something. */
+/** Estimates the usage of a response that ended early, because its usage never arrived. */
 function measure(usage: Usage | undefined, prompt: number, characters: number): MeasuredUsage | undefined {
   if (usage !== undefined) return { usage, estimated: false };
   if (characters === 0) return undefined;
   return { usage: estimatedUsage(prompt, tokensOfCharacters(characters)), estimated: true };
 }
 
-/** All texts of a delta: what is said, thought, and asked of tools. */
+/** Counts the characters of all texts in a delta: content, reasoning and arguments of calls. */
 function charactersIn(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (typeof value !== 'object' || value === null) return 0;

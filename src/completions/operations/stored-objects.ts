@@ -57,13 +57,13 @@ export interface StoredObjectsOptions extends Pick<Runtime, 'clock' | 'makeId'> 
 type KeyCall<Body = unknown, Query = unknown> = Call<KeyHolder, Body, Query, unknown>;
 type IdCall = Call<KeyHolder, unknown, unknown, { readonly id: string }>;
 
-/** One request about a stored object, as the API gets it. */
+/** One request about a stored object, in the form of the API. */
 interface ObjectRequest {
   readonly method: UpstreamMethod;
   readonly path: string;
   readonly body?: UpstreamBody;
   readonly contentType?: string;
-  /** What the demo API answers; undefined when it has no such object. */
+  /** Returns the response of the demo API; undefined if it has no such object. */
   demo(): object | undefined;
 }
 
@@ -76,8 +76,8 @@ const NOTHING = { prompt: 0, answer: 0 };
 const FILES = 'application/octet-stream';
 
 /**
- * Files and batches, which model APIs keep in the operator's account: each passes to the API and the key that has it, for the one
- * caller who stored it. Lists are made from our own table, so nobody sees what others have.
+ * Files and batches, which model APIs store in the operator's account. A request passes to the API and the key that has the object,
+ * and only for the caller who stored it. Lists come from our own table, so callers see only their own objects.
  */
 export function createStoredObjects(options: StoredObjectsOptions) {
   const { pipeline, findApi, objects, send, storedInResponses, charges, filesApi, allowsOrigin, clock, makeId } =
@@ -86,7 +86,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   const alarms = createAlarms(clock);
   const stops = createBatchStops({ objects, clock, cancel: cancelFor, onError: options.onError });
 
-  /** Calls for what the caller has stored; `place` is where. */
+  /** Admits a call about a stored object; `place` is the API and key that have it. */
   async function admitOwn(call: KeyCall, kind: StoredKind, place: string): Promise<AdmittedCall> {
     const admitted = await pipeline.admit(
       { ...incoming(call, kind), ofOwn: true },
@@ -213,7 +213,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     return { method: 'POST', path: `/batches/${id}/cancel`, demo: () => demo.batch(id) };
   }
 
-  /** Cancels a batch for nobody's call: it counts towards no limit. */
+  /** Cancels a batch without a call of anybody, so no limits apply. */
   async function cancelFor({ id, place }: StoredObject, presence: CallerPresence): Promise<void> {
     const [plan] = pipeline.resolvable(`${apiOf(place)}/${PATHS.batch}`);
     const target = plan?.targets.find((each) => placeOf(each) === place);
@@ -317,7 +317,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
         encode: (piece: Buffer) => piece,
         encodeEnd: (last: Buffer | undefined) => last ?? '',
         framing: { contentType: FILES, keepAlive: '' },
-        // Nothing can be said in the middle of a file: an end without its last chunk tells that it is incomplete.
+        // A file has no place for an error, so the response ends without its last chunk, which shows that it is incomplete.
         encodeFailure: () => {
           reply.raw.destroy();
           return [];
@@ -373,7 +373,7 @@ function stored(id: string, kind: StoredKind, place: string): StoredObject {
   return { id, kind, place, detail: '' };
 }
 
-/** Only these targets, each once: a second try could store a second object. */
+/** Keeps only these targets, without retries by default, because a retry could store a second object. */
 function withTargets(call: AdmittedCall, isMeant: (target: Attempt['target']) => boolean, retries = 0): AdmittedCall {
   const targets = call.plan.targets.filter(isMeant);
   return { ...call, plan: { ...call.plan, targets, retries, fallbacks: [], contextFallbacks: [] } };

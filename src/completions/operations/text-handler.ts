@@ -65,7 +65,7 @@ export function createTextHandler(options: TextHandlerOptions) {
       return family === 'openai' ? pipeline.showCost(call, opened) : opened;
     }
 
-    // The pieces of a stream can be checked in the form of a chat only.
+    // Guardrails can check the pieces of a stream only in the form of a chat.
     const mustBeChat = stream && pipeline.guards?.changesResponses === true;
     const attempted = await pipeline.attempt(call, async (attempt): Promise<OpenedChat | OpenedOperation> => {
       const api = findApi(attempt.target.apiId, attempt.target.key);
@@ -142,7 +142,7 @@ function encodeWhole(result: Whole, family: PathFamily): Buffer | string {
   try {
     return encodeText(JSON.parse(result.body.toString('utf8')) as TextCompletion, family);
   } catch {
-    // What the upstream calls an answer is not JSON after all; it is its own to explain.
+    // The response is not JSON: it passes unchanged.
     return result.body;
   }
 }
@@ -155,7 +155,7 @@ function encodeText(completion: TextCompletion, family: PathFamily): string {
 /** A plain completion in terms of chat, for upstreams that know nothing else, and back. */
 export interface TextAsChat {
   readonly request: ChatRequest;
-  /** What a chat has no place for. */
+  /** Members that a chat does not have. */
   readonly dropped: readonly string[];
 }
 
@@ -187,7 +187,7 @@ export function completionAsText({ id, created, model, choices, usage }: ChatCom
   };
 }
 
-/** Undefined for a chunk that says nothing in a text: a role, reasoning. */
+/** Returns undefined for a chunk without text, such as a role or reasoning. */
 export function chunkAsText({ id, created, model, choices, usage }: ChatChunk): object | undefined {
   const texts = choices.flatMap(({ index, delta, finish_reason: reason }) =>
     reason === null && (delta.content ?? '') === ''

@@ -5,11 +5,11 @@ import type { OpenedChat } from '../relay/open-stream.ts';
 import { createResponseCache, findAll, type SharedStore } from './response-cache.ts';
 
 /**
- * The thinking of models before their calls of tools, with its proofs. Plain clients of OpenAI's API send back the calls alone; without the
- * thinking, Claude would not think any more in that turn, and Gemini refuses the request.
+ * Keeps the thinking of models before their tool calls, with its proofs. Plain clients of OpenAI's API send back only the calls;
+ * without the thinking, Claude would stop thinking in that turn, and Gemini would refuse the request.
  */
 export interface ThinkingProofs {
-  /** The request with the thinking that belongs to its calls, where the caller has left it out. */
+  /** Returns the request with the thinking that belongs to its calls, where the caller omitted it. */
   restore(holderId: string, request: ChatRequest): ChatRequest | Promise<ChatRequest>;
   /** Keeps the thinking of a response until its caller sends the results. */
   keep(holderId: string, opened: OpenedChat): OpenedChat;
@@ -86,7 +86,7 @@ function withThinking(request: ChatRequest, found: readonly (Buffer | undefined)
   return found.every((body) => body === undefined) ? request : { ...request, messages };
 }
 
-/** What a store of others holds may be anything. */
+/** Reads kept thinking. Returns nothing for an invalid value, because other programs may write to a shared store. */
 function readThinking(body: Buffer | undefined): Thinking {
   const value = body === undefined ? undefined : parseEvent(body.toString('utf8'));
   const { reasoning_content: text, reasoning_signature: proof } = value ?? {};
