@@ -16,14 +16,14 @@ export interface LaneReaderOptions {
   readonly lane: Pick<Lane, 'startStream' | 'markers' | 'delta'>;
   readonly promptTokens: number;
   readonly maxEventBytes?: number | undefined;
-  /** Hears of objects that the upstream keeps. */
+  /** Called with the ids of objects that the upstream stores. */
   onKept(ids: readonly string[]): void;
 }
 
 const NOTHING: Reading<Buffer> = { piece: undefined, hasEvent: false, done: false };
 const DATA = Buffer.from('data:');
 
-/** Passes the stream of a lane on as the bytes it is; only events with a marker are parsed, and none is written again. */
+/** Passes the stream of a lane on as bytes. Parses only events with a marker, and rewrites none. */
 export function createLaneReader(options: LaneReaderOptions): StreamReader<Buffer> {
   const { lane, promptTokens, onKept } = options;
   const splitter = createEventSplitter(options.maxEventBytes);
@@ -45,7 +45,7 @@ export function createLaneReader(options: LaneReaderOptions): StreamReader<Buffe
     return parsePiece(piece, startOfEvent(piece, found.index + found[0].length));
   }
 
-  /** Parses the events from the one with the first marker on; those before it pass. */
+  /** Parses the events from the first one with a marker; earlier events pass unchanged. */
   function parsePiece(piece: Buffer, from: number): Reading<Buffer> {
     readEvents ??= createEventReader();
     const kept: Buffer[] = from === 0 ? [] : [piece.subarray(0, from)];

@@ -9,30 +9,30 @@ import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
 import { failureOfResponse } from '../dialects/openai/responses-dialect.ts';
 
 /**
- * How requests and responses of one API pass as bytes to upstreams that speak the same API. Only what is near a marker is parsed:
- * to read the usage, to find failures, and to correct what a few upstreams do differently.
+ * Describes how requests and responses of one API pass as bytes to upstreams of the same API. Only events near a marker are parsed, to
+ * read the usage, to find failures, and to correct deviations of a few upstreams.
  */
 export interface Lane {
   readonly name: 'messages' | 'count_tokens' | 'responses' | 'generate' | 'gemini_count';
   /** The address names the model, not the body. */
   readonly modelInAddress?: true;
-  /** Headers of the caller that this API defines; all others stay here. */
+  /** Headers of the caller that this API defines. All others are not passed on. */
   readonly passedHeaders: RegExp;
-  /** Headers that the API demands, for callers that send none. */
+  /** Required headers, for callers that do not send them. */
   readonly defaultHeaders: Readonly<Record<string, string>>;
   /** Finds the events of a stream that must be parsed. Global, and never true for an event of text alone. */
   readonly markers: RegExp;
-  /** How a piece of an answer names itself in its event, and how long such an event is without the text. */
+  /** What identifies an event with a piece of the response, and the length of such an event without its text. */
   readonly delta: { readonly mark: string; readonly bytes: number };
   startStream(): LaneStream;
   readWhole(body: JsonObject): LaneAnswer;
 }
 
-/** What a complete response says of itself. */
+/** Usage, failure and stored objects of a complete response. */
 interface LaneAnswer {
   readonly usage?: Usage | undefined;
   readonly failure?: UpstreamFailure | undefined;
-  /** Ids of objects that the upstream keeps, and that the caller may name later. */
+  /** Ids of objects that the upstream stores, and that the caller may name later. */
   readonly kept?: readonly string[];
 }
 
@@ -40,7 +40,7 @@ interface LaneAnswer {
 interface LaneStream {
   read(event: string | undefined, body: JsonObject): LaneStep;
   usage(): Usage | undefined;
-  /** What must follow so that the stream is complete; undefined when the answer has not come to its end. */
+  /** Returns what must follow to complete the stream; undefined if the response is not complete. */
   ending(): string | undefined;
 }
 
@@ -53,7 +53,7 @@ interface LaneStep {
   readonly kept?: readonly string[];
 }
 
-/** The headers of a request that its upstream gets. */
+/** Returns the headers of a request that are passed to its upstream. */
 export function passedHeaders({ passedHeaders: passed, defaultHeaders }: Lane, given: IncomingHttpHeaders) {
   const headers: Record<string, string> = { ...defaultHeaders };
   for (const [name, value] of Object.entries(given)) {

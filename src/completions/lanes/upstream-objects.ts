@@ -7,11 +7,11 @@ import type { UpstreamObjectRow } from '../storage/completions-schema.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 
 /**
- * The objects that model APIs keep for callers. They lie in the operator's account, which all callers share, so an id
- * passes only when the caller got it from that API itself.
+ * The objects that model APIs store for callers. They are in the operator's account, which all callers share, so an id passes only
+ * if the API returned it to the same caller.
  */
 export interface UpstreamObjects {
-  /** Notes that an API keeps these for the caller. They count immediately; the database follows. */
+  /** Records objects of the caller. They count immediately, before they are written to the database. */
   keep(ids: readonly string[], holder: Owned, api: string): void;
   /** Returns what refuses a request on an API: undefined where every object that the request names is the caller's and is there. */
   refusalOf(references: readonly Reference[], holder: Owned): Promise<(api: string) => AppError | undefined>;
@@ -19,14 +19,14 @@ export interface UpstreamObjects {
   checkRoom(kind: StoredKind, holder: Owned): Promise<void>;
   /** Stores whose a file or a batch is, before the caller gets its id. */
   add(objects: readonly StoredObject[], holder: Owned): Promise<void>;
-  /** Throws NOTHING_STORED, which names the field, for anything that is not the caller's. */
+  /** Throws NOTHING_STORED with the name of the field if the object is not the caller's. */
   find(id: string, kind: StoredKind, holder: Owned, field: string): Promise<StoredObject>;
   /** The latest first. */
   list(kind: StoredKind, holder: Owned, page: { after?: string | undefined; limit: number }): Promise<StoredPage>;
   /** Those of one kind that an owner has stored since a moment. */
   since(kind: StoredKind, owner: string, time: number): Promise<readonly StoredObject[]>;
   forget(id: string, holder: Owned): Promise<void>;
-  /** Takes what is noted with an object, once: false where another call has done so. */
+  /** Removes the detail of an object; false if another call did so before. */
   takeDetail(object: StoredObject, holder: Owned): Promise<boolean>;
 }
 
@@ -54,10 +54,10 @@ export interface UpstreamObjectsOptions {
   onError(error: unknown): void;
 }
 
-/** One response names some tens. Those beyond are not kept, and cannot be named later. */
+/** The most ids of one response. A response usually has some tens. Later ids are not recorded, and cannot be named later. */
 const MAX_IDS = 1000;
 const MAX_ID_LENGTH = 256;
-/** Rows that wait to be stored; more than this only when the database stands still. */
+/** The most rows that wait to be stored, which is reached only while the database is unavailable. */
 const MAX_WAITING = 20_000;
 const MAX_REFERENCES = 1000;
 /** Files, and batches, that one owner may have at the same time. */
