@@ -1,4 +1,4 @@
-/** A place in a text, and what is there. */
+/** A match in a text. */
 export interface Found {
   readonly start: number;
   readonly end: number;
@@ -48,7 +48,7 @@ export function findPersonalData(kinds: readonly PersonalData[]): FindContent {
   };
 }
 
-/** What the operator's patterns match. */
+/** Finds matches of the operator's patterns. */
 export function findPatterns(patterns: readonly string[], ignoreCase: boolean, replacement: string): FindContent {
   const compiled = patterns.map((pattern) => new RegExp(pattern, ignoreCase ? 'gi' : 'g'));
   return function* (text) {
@@ -62,7 +62,7 @@ function* matches(pattern: RegExp, text: string, replacement: string): Iterable<
   }
 }
 
-/** Numbers of cards stand alone or in groups: inside of a longer number they are none. */
+/** Finds card numbers. Digits inside a longer number do not count. */
 function* findCards(text: string): Iterable<Found> {
   for (const { start, end } of matches(DIGITS, text, '')) {
     for (let at = start; at < end; at += 1) {

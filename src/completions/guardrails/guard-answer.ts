@@ -15,7 +15,7 @@ const TEXT_FIELDS: readonly TextField[] = ['reasoning_content', 'content', 'refu
 /** The longest response that a webhook gets, and the longest that is read for the log, in characters. */
 const MAX_WHOLE = 8 * 1024 * 1024;
 
-/** Puts the rails between an answer and its caller. Throws CONTENT_BLOCKED where a whole answer is blocked. */
+/** Applies the rails to a response. Throws CONTENT_BLOCKED if a complete response is blocked. */
 export async function guardAnswer(rails: Guardrails, opened: OpenedChat, call: CheckedCall): Promise<OpenedChat> {
   switch (opened.kind) {
     case 'completion': {
@@ -45,10 +45,10 @@ export async function guardAnswer(rails: Guardrails, opened: OpenedChat, call: C
   }
 }
 
-/** Takes the texts out of chunks and puts them back as `screens` and `checkArguments` let them through. */
+/** Replaces the texts in chunks by what the screens and `checkArguments` return. */
 function createChunkScreen(open: () => TextScreen, checkArguments: (text: string) => string) {
   interface Held {
-    /** What is being written: texts of one kind follow each other. */
+    /** The field of the current text. */
     field: TextField | undefined;
     readonly screen: TextScreen;
     readonly calls: Map<number, string>;
@@ -77,7 +77,7 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
     if (held.field !== undefined && text !== '') put(out, index, { [held.field]: text });
   }
 
-  /** What a source says is checked as the answer is. */
+  /** Sends the sources that wait, after checking their texts. */
   function endSources(out: ChatChunk[], index: number, { sources }: Held): void {
     if (sources.length === 0) return;
     put(out, index, { annotations: mapTexts(sources.splice(0), checkArguments) });
@@ -98,7 +98,7 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
     endSources(out, index, held);
   }
 
-  /** Calls are sent when they are complete: a mask inside of half a JSON text could break it. */
+  /** Sends the calls. They wait until they are complete, because a mask inside partial JSON could break it. */
   function endCalls(out: ChatChunk[], index: number, { calls }: Held): void {
     for (const [place, text] of calls) {
       if (text === '') continue;
@@ -175,7 +175,7 @@ function createChunkScreen(open: () => TextScreen, checkArguments: (text: string
   };
 }
 
-/** Sends a stream on as the rails let it through, 200 characters behind the model. */
+/** Relays a stream through the rails, with a delay of 200 characters. */
 function screenedStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: CheckedCall): OpenedStream<Chunks> {
   const { open, done } = rails.screen(call);
   const ofCalls = open();
@@ -228,7 +228,7 @@ function writeSome(sink: StreamSink<Chunks>, chunks: Chunks): boolean {
   return chunks.length === 0 || sink.write(chunks);
 }
 
-/** Collects a stream to its end, has it checked, and sends it then. */
+/** Collects a complete stream, checks it, and then sends it. */
 function wholeStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: CheckedCall): OpenedStream<Chunks> {
   function attach(sink: StreamSink<Chunks>): void {
     const all: ChatChunk[] = [];
@@ -303,7 +303,7 @@ function rewritten(chunks: Chunks, take: (text: string) => string): Chunks {
   return [...screen.read(chunks), ...screen.end()];
 }
 
-/** Passes a stream on as it comes, and shows its texts to the rails that only log when it has ended. */
+/** Relays a stream unchanged, and checks its texts at the end for the rails that only log. */
 function loggedStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: CheckedCall): OpenedStream<Chunks> {
   const texts: string[] = [];
   const reader = createCollector(texts);
@@ -354,7 +354,7 @@ function loggedBytes(rails: Guardrails, stream: OpenedStream<Buffer>, call: Chec
   );
 }
 
-/** Shows a stream to somebody who changes nothing. */
+/** Relays a stream unchanged, and calls `see` with each piece. */
 function tapped<Piece>(
   stream: OpenedStream<Piece>,
   see: (piece: Piece) => unknown,

@@ -8,18 +8,18 @@ import { createTextScreen, type LocalRail, mapTexts, screenText, type TextScreen
 
 export type Stage = 'request' | 'response';
 
-/** Which call is checked, for the log and for webhooks. */
+/** Identifies the checked call, for the log and for webhooks. */
 export interface CheckedCall {
   readonly requestId: string;
   readonly model: string;
   readonly holderId: string;
 }
 
-/** Checks what goes to models and what comes from them, before and after each call. Rails that only log hold nothing up. */
+/** Checks requests before they are sent to models, and responses before callers get them. Rails that only log do not delay a call. */
 export interface Guardrails {
-  /** Whether any rail looks at that side. */
+  /** Returns whether any rail checks requests, or responses. */
   checks(stage: Stage): boolean;
-  /** Whether a rail may change or end responses: then they cannot pass as bytes. */
+  /** Whether a rail may change or block responses. They cannot pass as bytes then. */
   readonly changesResponses: boolean;
   /** Whether a webhook must see a whole response before the caller gets any of it. */
   readonly needsWholeResponses: boolean;
@@ -27,13 +27,13 @@ export interface Guardrails {
   readonly logsResponses: boolean;
   /** Checks the texts in a JSON value. Returns the same value where nothing is masked. Throws CONTENT_BLOCKED. */
   check<Value>(stage: Stage, value: Value, call: CheckedCall): Promise<Value>;
-  /** The same for texts alone, which keep their places. */
+  /** Checks texts, and returns them in the same order. */
   checkTexts(stage: Stage, texts: readonly string[], call: CheckedCall): Promise<readonly string[]>;
   /** For texts of one response that come in pieces: the rails without a webhook. `done` writes what was found into the log. */
   screen(call: CheckedCall): { readonly open: () => TextScreen; readonly done: () => void };
-  /** Checks texts for the rails that only log. Nobody waits for it. */
+  /** Checks texts for the rails that only log, in the background. */
   observe(stage: Stage, texts: readonly string[], call: CheckedCall): void;
-  /** Ends checks that nobody waits for. */
+  /** Aborts checks in the background. */
   stop(): void;
 }
 
@@ -43,7 +43,7 @@ type WebhookRail = RailSettings & { readonly kind: 'webhook' };
 const MAX_OBSERVED = 100;
 const MAX_VERDICT_BYTES = 64 * 1024;
 
-/** Undefined where no rail is configured: a call then costs one comparison. */
+/** Creates the guardrails. Returns undefined if no rail is configured, so that a call costs one comparison. */
 export function createGuardrails(
   settings: CompletionsSettings['guardrails'],
   logger: Logger,
@@ -57,7 +57,7 @@ export function createGuardrails(
   const acts = ({ action }: { readonly action: string }) => action !== 'log';
   let observed = 0;
 
-  /** One line for each rail that found something, however often. */
+  /** Counts what each rail finds, and logs one line for each rail. */
   function counter(stage: Stage, { requestId, model, holderId }: CheckedCall) {
     const counts = new Map<LocalRail, number>();
     return {
@@ -84,7 +84,7 @@ export function createGuardrails(
     }
   }
 
-  /** A checker that fails blocks, except where it would only log. */
+  /** Asks a webhook. A webhook that fails blocks the call, unless it would only log. */
   async function ask(rail: WebhookRail, stage: Stage, texts: readonly string[], call: CheckedCall) {
     const { name, action } = rail;
     const about = { guardrail: name, action, stage, requestId: call.requestId, model: call.model, key: call.holderId };

@@ -2,28 +2,28 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
 import type { FindContent, Found } from './find-content.ts';
 
-/** A rail that looks at texts here, in this program. */
+/** A rail that checks texts in this program. */
 export interface LocalRail {
   readonly name: string;
   readonly action: 'block' | 'mask' | 'log';
   readonly find: FindContent;
 }
 
-/** Reads one text, which may come in pieces, and gives it back without what a rail masks. */
+/** Reads one text in pieces, and returns it with the masks of the rails. */
 export interface TextScreen {
-  /** What can be sent on by now. Throws CONTENT_BLOCKED. */
+  /** Returns the text that can be sent now. Throws CONTENT_BLOCKED. */
   feed(piece: string): string;
-  /** The rest. The screen can take another text after it. */
+  /** Returns the rest. The screen can then read another text. */
   end(): string;
   /** Whether something was masked since the screen was made. */
   hasChanged(): boolean;
 }
 
-/** So much is held back, because what a rail looks for may not be complete. */
+/** How many characters are held back, because a match may still be incomplete. */
 export const HELD_CHARACTERS = 200;
-/** What was sent on before: patterns look back at it. */
+/** How many characters that were already sent are kept, because patterns may look behind. */
 const CONTEXT_CHARACTERS = 64;
-/** Something that a rail looks for and that has no end. */
+/** The longest match. A longer one blocks the call. */
 const MAX_HELD = 64 * 1024;
 /** A whole text is read in slices, so that a pattern takes bounded time in each. */
 const SLICE = 2000;
@@ -35,14 +35,14 @@ export function createTextScreen(rails: readonly LocalRail[], onFound: (rail: Lo
   let held = '';
   let isChanged = false;
 
-  /** Sends on what is certain. At the end of a text everything is. */
+  /** Returns the text that no later piece can change; at the end, all of it. */
   function release(isEnd: boolean): string {
     const text = context + held;
     const from = context.length;
     const found: (Found & { readonly rail: LocalRail })[] = [];
     for (const rail of rails) {
       for (const each of rail.find(text)) {
-        // What begins in the context was decided on before, and what reaches the end may go on.
+        // Skips matches that begin in the context, because they were handled before.
         if (each.start >= from) found.push({ ...each, rail });
       }
     }
@@ -91,7 +91,7 @@ export function createTextScreen(rails: readonly LocalRail[], onFound: (rail: Lo
   };
 }
 
-/** Never inside of what was found, nor between the halves of one character. */
+/** Returns where to cut the text: not inside a match, and not between the halves of a surrogate pair. */
 function cutOf(text: string, found: readonly Found[]): number {
   let cut = Math.max(0, text.length - HELD_CHARACTERS);
   for (const { start, end } of found.toReversed()) if (start < cut && end > cut) cut = start;
@@ -99,7 +99,7 @@ function cutOf(text: string, found: readonly Found[]): number {
   return code >= 0xd8_00 && code <= 0xdb_ff ? cut - 1 : cut;
 }
 
-/** One whole text. Lets others have their turn where it is long. */
+/** Checks one complete text. Yields to other requests if it is long. */
 export async function screenText(screen: TextScreen, text: string): Promise<string> {
   let result = '';
   for (let at = 0, slices = 1; at < text.length; at += SLICE, slices += 1) {
@@ -109,7 +109,7 @@ export async function screenText(screen: TextScreen, text: string): Promise<stri
   return result + screen.end();
 }
 
-/** Names of members that hold no words of anybody: what things are called, and bytes. */
+/** Names of members that contain identifiers or bytes, and no text to check. */
 const NOT_WORDS: ReadonlySet<string> = new Set([
   ...['model', 'role', 'type', 'id', 'object', 'name', 'call_id', 'tool_call_id', 'tool_use_id', 'item_id', 'status'],
   ...['format', 'encoding_format', 'detail', 'media_type', 'mime_type', 'mimeType', 'cache_control', 'finish_reason'],
@@ -118,9 +118,9 @@ const NOT_WORDS: ReadonlySet<string> = new Set([
 /** Bytes in base64, or words: some documents are plain text. */
 const BYTES: ReadonlySet<string> = new Set(['data', 'file_data', 'b64_json', 'url', 'image_url', 'uri']);
 const BASE64 = /^(?:data:[\w/+.;=-]{0,200},)?[\w+/=-]{100,}$/;
-/** Below these, every member may hold anything. */
+/** Members whose own members may have any name, such as arguments of calls. */
 const FREE: ReadonlySet<string> = new Set(['arguments', 'input', 'args', 'metadata', 'response']);
-/** Shorter numbers are no numbers of phones and cards. */
+/** The smallest number that is checked, because shorter ones are not phone or card numbers. */
 const MIN_NUMBER = 1_000_000;
 
 /**
