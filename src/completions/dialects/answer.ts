@@ -4,7 +4,7 @@ import { type Annotation, citedAt } from './citations.ts';
 import type { DecodedAnswer, DialectContext, Steps, StreamStep, UpstreamFailure } from './dialect.ts';
 import { asObject, type JsonObject } from './json-value.ts';
 
-/** What every chunk of one answer repeats. */
+/** The members that every chunk of one response repeats. */
 export interface AnswerHead {
   id: string;
   created: number;
@@ -136,7 +136,7 @@ export function stepOf<State>(state: State, chunks: readonly ChatChunk[]): Strea
   return { state, chunks };
 }
 
-/** An event that means nothing to the caller. */
+/** Returns a step without chunks, for an event that the caller does not need. */
 export function silentStep<State>(state: State): StreamStep<State> {
   return { state, chunks: NO_CHUNKS };
 }
@@ -149,7 +149,7 @@ export function lastStep<State>(state: State, chunks: readonly ChatChunk[] = NO_
   return { state, chunks, done: true };
 }
 
-/** The part of an id that tells it apart, for the ids that we make of it. */
+/** Returns the id of a call that has none, from the unique part of the id of the response. */
 export function callId(answerId: string, number: number): string {
   const dash = answerId.indexOf('-');
   return `call_${dash === -1 ? answerId : answerId.slice(dash + 1)}_${number}`;
@@ -160,13 +160,13 @@ type OpenBlock =
   /** `call` is its number among the calls, or undefined for the tool whose arguments are the answer. */
   | { readonly kind: 'tool'; readonly call: number | undefined; readonly input: unknown; hasArguments: boolean };
 
-/** An answer that comes as numbered blocks of text, thinking and calls, as Anthropic's and Bedrock's do. */
+/** A response that consists of numbered blocks of text, thinking and calls, as those of Anthropic and Bedrock. */
 export interface BlockStream {
   readonly head: AnswerHead;
   readonly open: Map<number, OpenBlock>;
   textLength: number;
   calls: number;
-  /** What the block of text that is being written names, and where that block begins. */
+  /** The sources of the current block of text, and where that block begins. */
   readonly cited: Annotation[];
   blockStart: number;
 }
@@ -230,7 +230,7 @@ export function addHiddenThinking(stream: BlockStream, data: unknown): readonly 
   return packed === '' ? NO_CHUNKS : one(stream, { reasoning_signature: packed });
 }
 
-/** Keeps a source until its block is whole: only then it is known what it is the source of. */
+/** Keeps a source until its block is complete, because its place in the text is known only then. */
 export function addCitation(stream: BlockStream, citation: Annotation | undefined): readonly ChatChunk[] {
   if (citation !== undefined) stream.cited.push(citation);
   return stream.cited.length > MAX_OPEN_BLOCKS ? takeCitations(stream) : NO_CHUNKS;
@@ -243,7 +243,7 @@ function takeCitations(stream: BlockStream): readonly ChatChunk[] {
   return one(stream, { annotations });
 }
 
-/** What can only be said once a block is whole: sources, the proof of thinking, and arguments that never came in pieces. */
+/** Returns the chunks that need a complete block: sources, the proof of thinking, and arguments that did not come in pieces. */
 export function closeBlock(stream: BlockStream, index: number): readonly ChatChunk[] {
   const cited = takeCitations(stream);
   stream.blockStart = stream.textLength;
@@ -282,8 +282,8 @@ function one({ head }: BlockStream, delta: ChunkDelta): readonly ChatChunk[] {
 }
 
 /**
- * Structured output for models without it: they must call this tool, whose arguments are the answer. What they call
- * it with is handed on as the text of the answer, and the caller never sees a call.
+ * Structured output for models without it: they must call this tool, and its arguments become the text of the response. The caller
+ * sees no call.
  */
 export const ANSWER_TOOL = 'structured_answer';
 
@@ -300,8 +300,8 @@ const UNKNOWN_CONSTRAINTS: ReadonlySet<string> = new Set([
 const MAX_DEPTH = 64;
 
 /**
- * A schema as strict decoding takes it: closed objects, no numeric or length constraints; `oneOf` becomes `anyOf`. The
- * names of constraints that it had are added to `lost`.
+ * Returns a schema for strict decoding: closed objects, no numeric or length constraints, `anyOf` instead of `oneOf`. Adds the names
+ * of removed constraints to `lost`.
  */
 export function strictSchema(schema: unknown, steps: Steps, lost: Set<string>, depth = 0): unknown {
   steps.take();
@@ -335,7 +335,7 @@ function strictMembers(members: unknown, steps: Steps, lost: Set<string>, depth:
   );
 }
 
-/** Whether an object in a schema may have members that it does not name: closed, it could only be empty, or lose some. */
+/** Returns whether an object in a schema may have members that the schema does not name. Closing it would lose those members. */
 export function hasOpenObject(schema: unknown, steps: Steps): boolean {
   steps.take();
   if (Array.isArray(schema)) return schema.some((item) => hasOpenObject(item, steps));

@@ -25,8 +25,8 @@ export interface Turn {
 }
 
 /**
- * OpenAI's messages as the other APIs want them: instructions apart, turns that alternate, and the results of calls
- * inside the user's turn.
+ * OpenAI's messages in the form of the other APIs: separate instructions, alternating turns, and the results of calls inside the
+ * user's turn.
  */
 interface Conversation {
   readonly system: readonly TextItem[];
@@ -96,10 +96,10 @@ export function cacheMarkers({ messages, tools }: ChatRequest): readonly JsonObj
 }
 
 const MARKER = { cache_control: { type: 'ephemeral' } };
-/** The turn that is being written changes with each call. */
+/** The last messages, which change with each call. */
 const CHANGING_MESSAGES = 2;
 
-/** Marks what the next call is likely to repeat for the cache: the instructions, the tools, and all but the last two messages. */
+/** Marks for the cache what the next call probably repeats: the instructions, the tools, and all but the last two messages. */
 export function markStablePrefix(request: ChatRequest): ChatRequest {
   const { messages, tools = [] } = request;
   const firstTurn = messages.findIndex(({ role }) => role !== 'system' && role !== 'developer');
@@ -168,9 +168,9 @@ export function callArguments({ function: { arguments: text } }: ToolCall): Json
 }
 
 /**
- * Proofs of reasoning on their way through a client that only knows one text for them (`reasoning_signature`).
- * Each proof is a segment `<maker>:<mark>:<proof>;`, so that pieces of a stream are joined by plain concatenation, and
- * one maker's proofs are never shown to another, which would refuse them. Clients send the text back as it was.
+ * A proof of reasoning. Clients have only one text for all proofs (`reasoning_signature`), which they send back unchanged. Each proof
+ * is a segment `<maker>:<mark>:<proof>;`, so that pieces of a stream can be concatenated, and so that proofs of one maker are not
+ * sent to another, which would refuse them.
  */
 interface Proof {
   readonly mark: string;
@@ -179,7 +179,7 @@ interface Proof {
 
 type ProofMaker = 'claude' | 'google' | 'openai';
 
-/** Proofs are base64 wherever they were seen; should one not be, it must not look like two. */
+/** Escapes for proofs that are not base64, so that one proof is not read as two. */
 const ESCAPES: ReadonlyMap<string, string> = new Map([
   ['%', '%25'],
   [':', '%3A'],
@@ -190,7 +190,7 @@ export function packProof(maker: ProofMaker, mark: string, proof: string): strin
   return `${maker}:${mark}:${proof.replaceAll(/[%:;]/g, (sign) => ESCAPES.get(sign) ?? sign)};`;
 }
 
-/** This maker's proofs in a packed text. Text that is not packed at all is one proof without a mark. */
+/** Returns this maker's proofs in a packed text. Text that is not packed is one proof without a mark. */
 export function unpackProofs(maker: ProofMaker, packed: string, steps: Steps = createSteps()): readonly Proof[] {
   if (packed === '') return [];
   if (!packed.includes(':')) return [{ mark: '', proof: packed }];
@@ -217,7 +217,7 @@ function withoutEscapes(proof: string): string {
   return proof.replaceAll('%3A', ':').replaceAll('%3B', ';').replaceAll('%25', '%');
 }
 
-/** A piece of a message, whatever form it came in. Base64 is never decoded nor copied on its way. */
+/** A piece of a message, from any form of request. Base64 is neither decoded nor copied. */
 export type ContentItem =
   | TextItem
   | {
@@ -235,7 +235,7 @@ export type ContentItem =
       readonly url: string;
       readonly cache?: JsonObject | undefined;
     }
-  /** Something that no other dialect knows: `field` is what its name in OpenAI's API is. */
+  /** Content that no other dialect has; `field` is its name in OpenAI's API. */
   | { readonly kind: 'unknown'; readonly field: string };
 
 export interface TextItem {
@@ -282,14 +282,14 @@ export function cacheControl(given: object): JsonObject | undefined {
   return asObject((given as { cache_control?: unknown }).cache_control);
 }
 
-/** The pieces of text alone. */
+/** Returns only the pieces of text. */
 function textItems(content: ChatMessage['content']): readonly TextItem[] {
   return readContent(content).filter((item) => item.kind === 'text');
 }
 
 const NAME = /^[\w.-]{1,64}$/;
 
-/** How a piece that an upstream cannot take is named to the caller; the field may be anything that a caller wrote. */
+/** Returns the name of a dropped piece for the caller. Callers choose the field, so other characters are not repeated. */
 export function droppedPiece({ field }: Exclude<ContentItem, TextItem>): string {
   return `messages.content.${NAME.test(field) ? field : 'unknown'}`;
 }
@@ -365,7 +365,7 @@ function isUrl(text: string): boolean {
   return ['data:', 'https://', 'http://', 'gs://', 's3://'].some((scheme) => text.startsWith(scheme));
 }
 
-/** What the extension says, of a file name or of a URL with or without a query. */
+/** Returns the media type for the extension of a file name or of a URL. */
 function typeOfName(name: string): string | undefined {
   const path = name.split(/[?#]/, 1)[0] ?? '';
   const dot = path.lastIndexOf('.');

@@ -4,7 +4,7 @@ import { asNumber, asObject, asWords, type JsonObject } from './json-value.ts';
 
 const MAX_MESSAGE_LENGTH = 4000;
 
-/** What we call a failure when its status is all that is known. */
+/** Our codes for failures of which only the status is known. */
 const CODE_OF_STATUS: ReadonlyMap<number, string> = new Map([
   [401, 'upstream_authentication'],
   [402, 'insufficient_quota'],
@@ -18,7 +18,7 @@ const CODE_OF_STATUS: ReadonlyMap<number, string> = new Map([
   [529, 'upstream_overloaded'],
 ]);
 
-/** The statuses that words of upstreams amount to, when a failure comes inside an answer that began with 200. */
+/** The statuses for words of upstreams, for a failure inside a response with status 200. */
 const STATUS_OF_WORD: ReadonlyMap<string, number> = new Map([
   ['invalid_request_error', 400],
   ['invalid_argument', 400],
@@ -62,7 +62,7 @@ const STATUS_OF_WORD: ReadonlyMap<string, number> = new Map([
   ['modelerrorexception', 502],
 ]);
 
-/** How upstreams say that the prompt is too long; hardly any has a code for it. */
+/** Phrases of upstreams for a prompt that is too long, because few of them have a code for it. */
 const TOO_LONG = [
   'context length',
   'context_length',
@@ -86,7 +86,7 @@ export interface FailureFacts {
   readonly param?: string | undefined;
 }
 
-/** One shape for everything that an upstream may have said. */
+/** Returns a failure in one form, from the facts that an upstream sent. */
 export function upstreamFailure({ message, status, word, param }: FailureFacts): UpstreamFailure {
   const known = word === undefined ? undefined : STATUS_OF_WORD.get(word.toLowerCase());
   const real = status !== undefined && status >= 400 && status <= 599 ? status : (known ?? 502);
@@ -106,7 +106,7 @@ function codeOf(status: number, word: string | undefined, message: string): stri
   return CODE_OF_STATUS.get(status) ?? (status >= 500 ? 'upstream_error' : 'invalid_request_error');
 }
 
-/** A failure that is the upstream's alone: what it sent makes no sense. */
+/** Returns the failure for an invalid response of an upstream. */
 export function brokenAnswer(
   message = 'The model API answered with something else than a JSON object.',
 ): UpstreamFailure {
@@ -114,8 +114,8 @@ export function brokenAnswer(
 }
 
 /**
- * The failure in a body, of whichever of the usual shapes: `{error: {message, type, code, param}}`, `{error: "text"}`,
- * `{message}`, `{detail}`, a list of one of these, or plain text.
+ * Returns the failure in a body. Reads the usual forms: `{error: {message, type, code, param}}`, `{error: "text"}`, `{message}`,
+ * `{detail}`, a list with one of these, or plain text.
  */
 export function failureInBody(status: number, body: unknown): UpstreamFailure {
   if (typeof body === 'string') return upstreamFailure({ status, message: asWords(body.trim()) });
@@ -124,15 +124,15 @@ export function failureInBody(status: number, body: unknown): UpstreamFailure {
   return upstreamFailure({ ...errorFacts(first), status });
 }
 
-/** The failure in an object that is known to hold one; its status is what its words amount to. */
+/** Returns the failure in an object that contains one, with the status for its words. */
 export function failureInObject(body: JsonObject): UpstreamFailure {
   return upstreamFailure(errorFacts(body));
 }
 
 /**
- * Whether an object says that something failed, in any of the shapes that upstreams have: `error` as an object or as
- * text, `{object: "error"}`, `{type: "error"}`, and where `isAnswer` is false (the object has none of the members of an
- * answer) also a bare `message`, `detail` or `Message`. An `error` that is null or false does not count.
+ * Returns whether an object is a failure, in any form of upstreams: `error` as an object or as text, `{object: "error"}`,
+ * `{type: "error"}`; and if `isAnswer` is false (the object has no member of a response), also a bare `message`, `detail` or
+ * `Message`. An `error` that is null or false does not count.
  */
 export function isFailureObject(body: JsonObject, isAnswer: boolean): boolean {
   if (body.error || body.object === 'error' || body.type === 'error') return true;
@@ -146,12 +146,12 @@ export function isFailureObject(body: JsonObject, isAnswer: boolean): boolean {
   );
 }
 
-/** The failure in an event that the stream itself calls an error, whatever its data is. */
+/** Returns the failure in an event of type `error`, with any data. */
 export function failureInEvent(data: string, body: JsonObject | undefined): UpstreamFailure {
   return body === undefined ? upstreamFailure({ message: asWords(data.trim()) }) : failureInObject(body);
 }
 
-/** The upstream closed its stream, or said that it is over, before the model gave a reason for stopping. */
+/** Returns the failure for a stream that ended before its finish reason. */
 export function endedEarly(): UpstreamFailure {
   return brokenAnswer('The model API ended its stream before the answer was complete.');
 }
@@ -184,7 +184,7 @@ function asArrayItem(value: unknown): unknown {
   return Array.isArray(value) ? value[0] : undefined;
 }
 
-/** The most telling of an error's names: a code that we know, else its type, else its status in words (Google). */
+/** Returns the most specific name of an error: a known code, otherwise its type, otherwise its status in words (Google). */
 function wordOf(error: JsonObject): string | undefined {
   const code = asWords(error.code);
   if (code !== undefined && STATUS_OF_WORD.has(code.toLowerCase())) return code;

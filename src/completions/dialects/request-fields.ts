@@ -3,7 +3,7 @@ import { cacheControl, cacheMarkers, nameLostMembers } from './conversation.ts';
 import { createSteps, type Steps } from './dialect.ts';
 import type { JsonObject } from './json-value.ts';
 
-/** Handled outside of the dialects, so that no dialect names them as dropped. */
+/** Fields that are handled outside the dialects, so that no dialect names them as dropped. */
 const COMMON = ['model', 'messages', 'stream', 'stream_options', 'functions', 'function_call', 'thinking_budget'];
 
 /** All fields of OpenAI's chat completion. Any other field belongs to an upstream and is passed on to it. */
@@ -16,7 +16,7 @@ const OPENAI_FIELDS: ReadonlySet<string> = new Set([
   'web_search_options',
 ]);
 
-/** Values that have no effect because they are the default. */
+/** Values that have no effect, because they are the default. */
 const NO_EFFECT: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
   ['n', (value) => value === 1],
   ['presence_penalty', (value) => value === 0],
@@ -52,7 +52,7 @@ export function sortFields(request: ChatRequest, taken: ReadonlySet<string>): So
   return { dropped, extra: Object.fromEntries(extra) };
 }
 
-/** What the translation of a request begins with: the names of what is lost, the upstream's own fields, and the count of steps. */
+/** Starts the translation of a request: returns the names of dropped fields, the upstream's own fields, and the counter of steps. */
 export function startTranslation(
   request: ChatRequest,
   taken: ReadonlySet<string>,
@@ -63,7 +63,7 @@ export function startTranslation(
   return { names, extra, steps: createSteps() };
 }
 
-/** Names the marks of what the caller wants cached, for an upstream that takes none. */
+/** Names cache markers as dropped, for an upstream that does not support them. */
 export function dropCacheMarkers(request: ChatRequest, names: Set<string>): void {
   if (cacheMarkers(request).length > 0) names.add('cache_control');
 }
@@ -169,7 +169,7 @@ interface AllowedTools {
   readonly tools?: readonly { readonly function?: { readonly name?: unknown } }[];
 }
 
-/** What the model may call. `allowed_tools` leaves the allowed ones over, since no other API knows it. */
+/** Returns what the model may call. Keeps only the functions in `allowed_tools`, because no other API has that field. */
 export function readTools({ tools, tool_choice: choice }: ChatRequest, steps: Steps): ToolUse {
   const functions: FunctionDefinition[] = [];
   const dropped = new Set<string>();

@@ -31,7 +31,7 @@ export function claudeModel(context: Pick<DialectContext, 'model' | 'facts'>): C
   };
 }
 
-/** What of temperature and top_p the model takes; what it does not is added to `dropped`. */
+/** Returns the temperature and top_p that the model supports, and adds the other one to `dropped`. */
 export function readSampling(
   request: ChatRequest,
   { samplingFields }: ClaudeModel,
@@ -114,7 +114,7 @@ export function encodeThinking({
   return { thinking: { type: 'enabled', budget_tokens: budget } };
 }
 
-/** What was read from or written into the cache is not part of Claude's input tokens, but of OpenAI's prompt. */
+/** Converts usage. Claude's input tokens do not include cache reads and writes; OpenAI's prompt tokens do. */
 export function claudeUsage(usage: JsonObject): Usage {
   const cached = asCount(usage.cache_read_input_tokens);
   const cacheWritten = asCount(usage.cache_creation_input_tokens);
@@ -134,7 +134,7 @@ export function claudeUsage(usage: JsonObject): Usage {
 const DETAILS = ['output_tokens_details', 'cache_creation', 'server_tool_use'] as const;
 const COUNTS = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens'] as const;
 
-/** Takes over what an event says: figures grow while the answer does, and each event has only some of them. The container stands beside them. */
+/** Merges the usage of an event, because each event has only some of the numbers, and they grow. The container is not inside the usage. */
 export function mergeClaudeUsage(figures: JsonObject, value: unknown, container?: unknown): void {
   const usage = asObject(value);
   if (asObject(container) !== undefined) figures.container = container;

@@ -72,7 +72,7 @@ function converseFinish(stopReason: unknown, calls: number): string | UpstreamFa
   return reason === 'tool_calls' && calls === 0 ? 'stop' : reason;
 }
 
-/** What was read from or written into the cache is not part of the input tokens. */
+/** Converts usage. Converse's input tokens do not include cache reads and writes. */
 export function converseUsage(usage: JsonObject): Usage {
   const cached = asCount(usage.cacheReadInputTokens);
   const cacheWritten = asCount(usage.cacheWriteInputTokens);

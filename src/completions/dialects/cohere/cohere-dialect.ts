@@ -76,7 +76,7 @@ function cohereFinish(reason: unknown, calls: number, message: string | undefine
   return known ?? (calls > 0 ? 'tool_calls' : 'stop');
 }
 
-/** `tokens` is what went through the model; what is billed may be less. */
+/** Converts usage. Prefers `tokens`, which the model processed; the billed tokens may be fewer. */
 function cohereUsage(value: unknown): Usage | undefined {
   const usage = asObject(value);
   const tokens = asObject(usage?.tokens) ?? asObject(usage?.billed_units);
@@ -281,7 +281,7 @@ function encodeCohereRequest(request: ChatRequest, context: DialectContext): Ups
   return { path: '/chat', headers: {}, body, dropped: [...names] };
 }
 
-/** Messages are OpenAI's, but for reasoning: before calls it is Cohere's plan, and elsewhere it has no place. */
+/** Encodes a message, which has OpenAI's form. Reasoning before calls becomes Cohere's plan; other reasoning is left out. */
 function encodeMessage(message: ChatMessage, dropped: Set<string>, steps: Steps): JsonObject {
   const { role, tool_calls: calls, tool_call_id: callId, reasoning_content: reasoning } = message;
   steps.take(1 + (Array.isArray(message.content) ? message.content.length : 0) + (calls?.length ?? 0));
@@ -317,12 +317,12 @@ function encodeContent({ content, role, tool_calls: calls }: ChatMessage, droppe
   return pieces;
 }
 
-/** Cohere's `p` ends just before 1, which is its meaning when it is not given. */
+/** Leaves out a `top_p` of 1, which is the default, because Cohere's `p` must be below 1. */
 function encodeTopP({ top_p: topP }: ChatRequest): JsonObject {
   return typeof topP === 'number' && topP < 1 ? { p: Math.min(0.99, Math.max(0.01, topP)) } : {};
 }
 
-/** They go from 0 to 1 here. */
+/** Limits penalties to Cohere's range from 0 to 1. */
 function encodePenalties(request: ChatRequest, dropped: Set<string>): JsonObject {
   const penalties: JsonObject = {};
   for (const name of ['presence_penalty', 'frequency_penalty'] as const) {
@@ -333,7 +333,7 @@ function encodePenalties(request: ChatRequest, dropped: Set<string>): JsonObject
   return penalties;
 }
 
-/** One function that must be called is the only one that is offered. */
+/** Encodes tools. If one function must be called, only that function is offered. */
 function encodeTools({ functions, choice }: ToolUse): JsonObject {
   const offered = typeof choice === 'object' ? functions.filter(({ name }) => name === choice.name) : functions;
   if (offered.length === 0) return {};

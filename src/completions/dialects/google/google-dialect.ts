@@ -49,11 +49,11 @@ function createGoogleDialect(name: GoogleHost): Dialect<GoogleStreamState> {
 
 export const googleDialect = createGoogleDialect('google');
 
-/** The same bodies under other paths; how it lets callers in differs too (`authorise-upstream.ts`). */
+/** The same bodies with other paths and other authentication (`authorise-upstream.ts`). */
 export const vertexDialect = createGoogleDialect('google-vertex');
 
 const MAX_CANDIDATES = 128;
-/** As much of an answer is kept, in characters, to find the places that its sources are for. */
+/** How many characters of a response are kept, to find the places of its sources. */
 const MAX_PLACED = 128 * 1024;
 
 interface CandidateState {
@@ -71,7 +71,7 @@ interface CandidateState {
 interface GoogleStreamState {
   readonly head: AnswerHead;
   readonly candidates: Map<number, CandidateState>;
-  /** The last figures: they come with every event and grow. */
+  /** The latest usage, which comes with every event and grows. */
   usage: JsonObject | undefined;
   searches: number;
 }
@@ -110,7 +110,7 @@ function decodeGoogleEvent(state: GoogleStreamState, { event, data }: StreamEven
   return chunks.length === 0 ? silentStep(state) : stepOf(state, chunks);
 }
 
-/** Only the end of the stream tells which finish reason was the last one. */
+/** Returns the finish reasons at the end of the stream, because only then the last one is known. */
 function endGoogleStream(state: GoogleStreamState): Step {
   const chunks: ChatChunk[] = [];
   for (const [index, own] of state.candidates) {
@@ -130,7 +130,7 @@ function usageChunks({ head, usage, searches }: GoogleStreamState): readonly Cha
   return usage === undefined ? [] : [usageChunk(head, googleUsage(usage, searches))];
 }
 
-/** Adds the chunks of one candidate; what it returns is why it failed. */
+/** Adds the chunks of one candidate. Returns its failure, if any. */
 function decodeCandidate(
   state: GoogleStreamState,
   candidate: JsonObject,
@@ -240,7 +240,7 @@ interface Image {
   readonly image_url: { readonly url: string };
 }
 
-/** What the parts of one candidate add up to. Numbers of calls go on from `firstCall`. */
+/** The contents of the parts of one candidate. Calls are numbered from `firstCall`. */
 interface ReadParts {
   text: string;
   reasoning: string;
@@ -280,7 +280,7 @@ function readParts(candidate: JsonObject, answerId: string, firstCall: number): 
   return read;
 }
 
-/** A finish reason of ours, or why there is none. `isEmpty`: nothing was said or called up to here. */
+/** Returns our finish reason, or a failure. `isEmpty`: the response has no text and no call so far. */
 function readFinish(candidate: JsonObject, calls: number, isEmpty: boolean): string | UpstreamFailure {
   const { finishReason: reason } = candidate;
   const said = asWords(candidate.finishMessage);
@@ -295,7 +295,7 @@ function readFinish(candidate: JsonObject, calls: number, isEmpty: boolean): str
   return calls > 0 ? 'tool_calls' : 'stop';
 }
 
-/** What is cached is part of Gemini's prompt already; what is thought is not part of its candidates. */
+/** Converts usage. Gemini's prompt tokens include cached ones; its candidate tokens do not include thinking. */
 export function googleUsage(metadata: JsonObject, searches = 0): Usage {
   const reasoning = asCount(metadata.thoughtsTokenCount);
   return usageOf({

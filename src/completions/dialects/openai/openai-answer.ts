@@ -40,7 +40,7 @@ export function decodeOpenaiAnswer(body: unknown, context: DialectContext): Deco
   return { completion: { ...answer, ...completion } as ChatCompletion };
 }
 
-/** Whether an answer or a chunk is a failure in truth. Some say in every chunk that there was no error. */
+/** Returns whether a response or a chunk is a failure. Some upstreams send an empty `error` in every chunk. */
 export function isFailure(body: JsonObject): boolean {
   return isFailureObject(body, Array.isArray(body.choices) || asObject(body.usage) !== undefined);
 }
@@ -81,7 +81,7 @@ function readChoice(choice: JsonObject, position: number, answerId: string): Cho
 function readCall(value: unknown, index: number, answerId: string): ToolCall[] {
   const call = asObject(value);
   const called = asObject(call?.function);
-  // A tool of free text: only a caller of this dialect can have asked for it.
+  // A tool of free text, which only a caller of this dialect can have sent.
   if (call !== undefined && asObject(call.custom) !== undefined) return [call as unknown as ToolCall];
   if (call === undefined || called === undefined) return [];
   return [
@@ -179,7 +179,7 @@ function readDelta(state: OpenaiStreamState, choice: number, delta: JsonObject):
   return { ...read, tool_calls: calls.flatMap((call) => readCallDelta(state, choice, call)) };
 }
 
-/** A delta with text as text, and reasoning under our name for it; undefined when it is like that already. */
+/** Returns a delta with plain text and with `reasoning_content`; undefined if it has this form already. */
 function fitDelta(delta: JsonObject): JsonObject | undefined {
   const plain = typeof delta.content === 'string' || delta.content === undefined || delta.content === null;
   if (plain && !('reasoning' in delta)) return undefined;
@@ -192,7 +192,7 @@ function fitDelta(delta: JsonObject): JsonObject | undefined {
   return read;
 }
 
-/** A chunk as callers of OpenAI's API read it; undefined when it can pass as it is. */
+/** Returns a chunk in the form of OpenAI's API; undefined if it can pass unchanged. */
 export function fitChunk(body: JsonObject): JsonObject | undefined {
   let changed = false;
   const choices = asList(body.choices).map((value) => {
@@ -234,7 +234,7 @@ function readCallDelta(state: OpenaiStreamState, choice: number, value: unknown)
   ];
 }
 
-/** Reasoning under any of the names that servers of this dialect gave it. */
+/** Returns the reasoning, under any name that servers of this dialect use. */
 function readReasoning(message: JsonObject): string | undefined {
   return asText(message.reasoning_content) ?? asText(message.reasoning) ?? asText(asObject(message.reasoning)?.content);
 }
@@ -259,12 +259,12 @@ function thinkingText(value: unknown): string {
     .join('');
 }
 
-/** Some (xAI) leave reasoning out of their completion tokens, and have it in the total alone. It is paid for. */
+/** Returns the completion tokens, including reasoning that some APIs (xAI) count only in the total, because it is charged. */
 export function completionTokens(counts: { prompt: number; completion: number; total: number }): number {
   return Math.max(counts.completion, counts.total - counts.prompt);
 }
 
-/** Figures may be in the body, beside a choice (Moonshot) or in an extension (Groq). */
+/** Reads usage from the body, from a choice (Moonshot) or from an extension (Groq). */
 function readOpenaiUsage(body: JsonObject): Usage | undefined {
   const usage =
     asObject(body.usage) ??
