@@ -4,7 +4,7 @@ import type { ChatChunk, ChatCompletion, ChunkDelta, Usage } from '../contract/c
 import type { Annotation } from '../dialects/citations.ts';
 import { isRecord } from './decoded-request.ts';
 
-/** One part of an answer. `text` is what grows; for a tool it is the JSON text of its arguments, for an image its data URL. */
+/** One part of a response. `text` grows; for a tool it is the JSON of its arguments, for an image its data URL. */
 export interface AnswerBlock {
   readonly kind: 'reasoning' | 'text' | 'refusal' | 'tool' | 'image';
   /** Its place in the answer, from 0. */
@@ -21,7 +21,7 @@ export interface AnswerBlock {
   readonly logprobs: readonly object[];
 }
 
-/** What happened to a block. At any time at most one is open; blocks open in the order of `index`, without a gap. `cite` may come later. */
+/** A change of a block. At most one block is open; blocks open in the order of `index`, without gaps. `cite` may come after the close. */
 export type BlockStep =
   | { readonly step: 'open'; readonly block: AnswerBlock }
   | { readonly step: 'grow'; readonly block: AnswerBlock; readonly text: string; readonly logprobs: readonly object[] }
@@ -30,9 +30,9 @@ export type BlockStep =
 
 export interface AnswerReader {
   read(chunk: ChatChunk): readonly BlockStep[];
-  /** Opens and closes what is left. Only for an answer that came to its end: a broken one leaves blocks open. */
+  /** Opens and closes the remaining blocks. Only for a complete response: a failed one leaves blocks open. */
   finish(): readonly BlockStep[];
-  /** All of them, as far as they have come. */
+  /** All blocks so far. */
   readonly blocks: readonly AnswerBlock[];
   readonly model: string;
   /** Undefined until the finish reason arrives. */
@@ -48,17 +48,16 @@ type GrowingBlock = { -readonly [Name in keyof Omit<AnswerBlock, 'annotations' |
 };
 type ToolDelta = NonNullable<ChunkDelta['tool_calls']>[number];
 
-/** The longest answer: all blocks are kept, because dialects repeat them at the end. No model writes as much as this. */
+/** The longest response. It has a limit because all blocks are kept: dialects repeat them at the end. */
 const MAX_LENGTH = 32 * 1024 * 1024;
 /** The most sources of one answer, for the same reason. */
 const MAX_SOURCES = 10_000;
 const NONE: readonly never[] = Object.freeze([]);
 
 /**
- * Puts the pieces of a streamed answer in order, for dialects whose answers are a list of blocks. Upstreams may mix the
- * pieces of several tool calls: a tool call stays open until the end, and what comes after it waits. Chunks are read as
- * an upstream wrote them, so nothing in them is taken for granted. `callIdPrefix`: for tool calls that came without an id.
- * `takesImages`: the dialect has a place for images that a model drew.
+ * Orders the pieces of a streamed response, for dialects whose responses are a list of blocks. Upstreams may mix the pieces of several
+ * tool calls, so a tool call stays open until the end, and later blocks wait. Chunks come from upstreams, so every member is checked.
+ * `callIdPrefix`: for tool calls without an id. `takesImages`: the dialect supports generated images.
  */
 export function createAnswerReader(callIdPrefix: string, takesImages = false): AnswerReader {
   const blocks: GrowingBlock[] = [];
@@ -82,7 +81,7 @@ export function createAnswerReader(callIdPrefix: string, takesImages = false): A
     return made;
   }
 
-  /** The block that such a piece belongs to: the last one, or a new one. */
+  /** Returns the block for a piece: the last one if it has this kind, otherwise a new one. */
   function tail(kind: AnswerBlock['kind']): GrowingBlock {
     const last = blocks.at(-1);
     return last?.kind === kind ? last : add(kind);
@@ -97,7 +96,7 @@ export function createAnswerReader(callIdPrefix: string, takesImages = false): A
     if (block === open) steps.push({ step: 'grow', block, text, logprobs });
   }
 
-  /** A source is one of the last text, which may be closed by then. */
+  /** Adds a source to the last text, which may be closed already. */
   function cite(value: unknown): void {
     if (!isRecord(value) || typeof value.type !== 'string' || sources >= MAX_SOURCES) return;
     const annotation = value as unknown as Annotation;
@@ -196,7 +195,7 @@ function tokensIn(logprobs: unknown): readonly object[] {
   return isRecord(logprobs) && Array.isArray(logprobs.content) ? logprobs.content.filter(isRecord) : NONE;
 }
 
-/** A whole answer, read like a stream of one chunk. */
+/** Reads a complete response like a stream of one chunk. */
 export function readWhole(completion: ChatCompletion, callIdPrefix: string, takesImages = false): AnswerReader {
   const reader = createAnswerReader(callIdPrefix, takesImages);
   const choice = completion.choices.find(({ index }) => index === 0);

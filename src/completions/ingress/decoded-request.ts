@@ -7,20 +7,20 @@ const MAX_NAME_LENGTH = 64;
 const MAX_NAMES = 32;
 const NOT_IN_A_NAME = /[^\w.-]/g;
 
-/** Names for a header: the caller may have chosen them, so they are bounded and made harmless. */
+/** Returns names for a header. Callers may choose them, so their number, length and characters are limited. */
 export function droppedNames(names: Iterable<string>): readonly string[] {
   const clean = [...names].map((name) => name.slice(0, MAX_NAME_LENGTH).replaceAll(NOT_IN_A_NAME, '_'));
   return [...new Set(clean)].filter((name) => name !== '').slice(0, MAX_NAMES);
 }
 
-/** Fields of a request that mean something, are not in the list of those that were translated, and so are lost. */
+/** Returns the fields of a request that have a value and are not translated. */
 export function unknownFields(request: object, known: ReadonlySet<string>): readonly string[] {
   return Object.entries(request)
     .filter(([name, value]) => !known.has(name) && isPresent(value))
     .map(([name]) => name);
 }
 
-/** The last chunk must bring the usage: it is part of every other dialect's stream. */
+/** Asks for usage in a stream, because it is part of every other dialect's stream. */
 export function streamFields({ stream }: { readonly stream?: boolean | null }): Partial<ChatRequest> {
   return stream === true ? { stream: true, stream_options: { include_usage: true } } : {};
 }
@@ -51,7 +51,7 @@ const EFFORT_OF_BUDGET = [
   { upTo: Number.POSITIVE_INFINITY, effort: 'high' },
 ] as const;
 
-/** How much a caller wants thought. The dialects of APIs that take a number of tokens read `thinking_budget`. */
+/** How much the caller wants the model to think. Dialects of APIs with a token budget read `thinking_budget`. */
 export interface ThinkingWish extends Pick<ChatRequest, 'reasoning_effort'> {
   readonly thinking_budget?: number;
 }
@@ -61,7 +61,7 @@ export function effortOfBudget(budget: number): ThinkingWish {
   return row === undefined ? {} : { reasoning_effort: row.effort, thinking_budget: budget };
 }
 
-/** Builds the messages of a chat completion out of the finer pieces of other dialects. */
+/** Builds the messages of a chat completion from the pieces of other dialects. */
 export interface ConversationBuilder {
   /** `cache`: the marker of Anthropic's cache that the piece has. */
   instruct(text: string, cache?: object): void;

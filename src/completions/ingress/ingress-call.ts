@@ -37,12 +37,12 @@ export interface IngressCallOptions {
   readonly logger: Logger;
 }
 
-/** What a route knows of a request of its API. */
+/** A request of another API, as its route describes it. */
 export interface IngressForm extends Pick<LaneForm, 'request' | 'rewritten'> {
   readonly lane: Lane;
-  /** Parameters of the address that the upstream gets as well. */
+  /** Query parameters that are passed to the upstream. */
   readonly passedQuery: readonly string[];
-  /** Objects kept by an API that the request names. */
+  /** Objects stored at an API that the request names. */
   readonly references: readonly Reference[];
   readonly estimate: { readonly prompt: number; readonly answer: number };
   translate(): DecodedRequest;
@@ -50,17 +50,17 @@ export interface IngressForm extends Pick<LaneForm, 'request' | 'rewritten'> {
   whole(completion: ChatCompletion): object;
   /** The events of a translated stream; its `fail` ends a stream of bytes as well. */
   stream(): StreamEncoder;
-  /** Its usage has a place for what the call cost. */
+  /** Whether its usage has a member for the cost. */
   readonly showsCost?: boolean;
   /** How the stream is written. Absent: as server-sent events. */
   readonly format?: StreamFormat;
 }
 
-/** How events of ours and whole events of an upstream are written to one caller. */
+/** Writes our own events and complete events of an upstream for one caller. */
 export interface StreamFormat extends StreamFraming {
   events(events: readonly StreamEvent[]): string;
   bytes(piece: Buffer): string | Buffer;
-  /** What follows the last event of a complete stream. */
+  /** Returns what follows the last event of a complete stream. */
   end(): string;
   /** The end of a stream that failed, in the pieces in which it is written. */
   failure(events: readonly StreamEvent[]): readonly string[];
@@ -74,20 +74,20 @@ const eventFormat: StreamFormat = {
   failure: (events) => [encodeEvents(events)],
 };
 
-/** Turns the chunks of one streamed answer into the events of another API. */
+/** Converts the chunks of one streamed response into events of another API. */
 export interface StreamEncoder {
   begin(): readonly StreamEvent[];
   read(chunk: ChatChunk): readonly StreamEvent[];
   /** After the last chunk. */
   finish(): readonly StreamEvent[];
   /**
-   * Instead of `finish`: the API's own way to say that the answer is not complete. `afterBytes`: the stream began with
-   * bytes of the upstream, not with events of this encoder.
+   * Returns the API's events for a failure, instead of `finish`. `afterBytes`: the stream began with bytes of the upstream, and not
+   * with events of this encoder.
    */
   fail(failure: StreamFailure, afterBytes: boolean): readonly StreamEvent[];
 }
 
-/** A failure after an answer had begun, as callers see it. */
+/** A failure after the response had begun, in the form for callers. */
 interface StreamFailure {
   readonly status: number;
   /** In lower case: `upstream_error`. */
@@ -100,7 +100,7 @@ export function namedEvent(type: string, data: object): StreamEvent {
   return { event: type, data: JSON.stringify({ type, ...data }) };
 }
 
-/** Runs one request of another API: as bytes where the upstream speaks that API, else translated. */
+/** Runs one request of another API: as bytes if the upstream has that API, otherwise translated. */
 export function createIngressCall(options: IngressCallOptions) {
   const { pipeline, strictParams, objects, cache, clock, logger } = options;
   const alarms = createAlarms(clock);
@@ -186,7 +186,7 @@ export function createIngressCall(options: IngressCallOptions) {
   }
 }
 
-/** A request as an upstream of its own API gets it. */
+/** Returns a request in the form for an upstream of the same API. */
 export function laneForm(
   { head, body }: Pick<Call<KeyHolder, Buffer>, 'head' | 'body'>,
   { lane, request, rewritten, passedQuery }: Pick<IngressForm, 'lane' | 'request' | 'rewritten' | 'passedQuery'>,

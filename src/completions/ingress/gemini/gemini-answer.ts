@@ -28,7 +28,7 @@ export interface GeminiHead {
   readonly id: string;
   /** As the caller named it; the answer's own name of its model comes first. */
   readonly model: string;
-  /** The caller wants to see thoughts (`thinkingConfig.includeThoughts`). Their proofs it gets in any case. */
+  /** Whether the caller wants thoughts (`thinkingConfig.includeThoughts`). Proofs are always sent. */
   readonly includeThoughts: boolean;
 }
 
@@ -42,7 +42,7 @@ export function geminiResponse(head: GeminiHead, answer: AnswerReader): Generate
   return lastResponse(head, answer, [...all, ...parts.rest()]);
 }
 
-/** Makes parts of blocks, and keeps the proofs of thoughts for the part that carries them. */
+/** Converts blocks to parts, and keeps the proofs of thoughts for the part that contains them. */
 function createParts({ includeThoughts }: GeminiHead) {
   let proof = { thoughts: '', signature: '' };
   let calls = 0;
@@ -76,7 +76,7 @@ function createParts({ includeThoughts }: GeminiHead) {
   };
 }
 
-/** An image comes as a data URL, or is somewhere else. */
+/** Returns the part of an image: its data, or a link. */
 function imagePart(url: string): readonly Part[] {
   const image = readImage(url);
   if (image.kind === 'data') return [{ inlineData: { mimeType: image.mediaType, data: image.base64 } }];
@@ -96,7 +96,7 @@ function response(
   };
 }
 
-/** What a model says when it refuses is not its answer: the finish reason explains itself with it. */
+/** Returns the last response. The text of a refusal becomes the message of the finish reason. */
 function lastResponse(head: GeminiHead, answer: AnswerReader, parts: readonly Part[]): GenerateContentResponse {
   const refusals = answer.blocks.filter(({ kind }) => kind === 'refusal').map(({ text }) => text);
   const finishReason = FINISH_REASONS.get(answer.finishReason ?? '') ?? 'OTHER';

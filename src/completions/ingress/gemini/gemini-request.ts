@@ -32,7 +32,7 @@ const KNOWN_CONFIG: ReadonlySet<string> = new Set([
   ...['temperature', 'topP', 'topK', 'maxOutputTokens', 'stopSequences', 'seed', 'presencePenalty', 'frequencyPenalty'],
   ...['responseMimeType', 'responseSchema', 'responseJsonSchema', 'thinkingConfig', 'responseLogprobs', 'logprobs'],
 ]);
-/** What these ask for is what happens anyway. */
+/** Fields that have no effect with these values. */
 const NO_EFFECT: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
   ['candidateCount', (value: unknown) => value === 1],
   ['responseModalities', (value: unknown) => Array.isArray(value) && value.every((each) => each === 'TEXT')],
@@ -137,7 +137,7 @@ function decodeUserTurn(parts: readonly PlacedPart[], { conversation, dropped, s
   if (asked.length > 0) conversation.ask(asked);
 }
 
-/** What a call gave back besides its values: data alone, and the schema does not check it. */
+/** Returns the attachments of a result. Only inline data is supported; the schema does not check it. */
 function mediaOf(value: unknown, dropped: Set<string>): readonly ContentPart[] {
   const data = isRecord(value) ? value.inlineData : undefined;
   if (isRecord(data) && typeof data.mimeType === 'string' && typeof data.data === 'string') {

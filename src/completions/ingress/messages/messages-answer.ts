@@ -20,7 +20,7 @@ const STOP_REASONS: ReadonlyMap<string, string> = new Map([
   ['content_filter', 'refusal'],
 ]);
 
-/** The message of an answer that came whole. `stops`: the stop sequences of the request. */
+/** Returns the message of a complete response. `stops`: the stop sequences of the request. */
 export function messageObject(id: string, answer: AnswerReader, stops: readonly string[]): MessageObject {
   return {
     id,
@@ -33,7 +33,7 @@ export function messageObject(id: string, answer: AnswerReader, stops: readonly 
   };
 }
 
-/** Most model APIs do not tell that a stop sequence ended an answer: the reason is `end_turn` then. */
+/** Returns the stop reason. Most model APIs do not report stop sequences; the reason is `end_turn` then. */
 function stopOf({ finishReason = '', stopSequence, blocks }: AnswerReader, stops: readonly string[]) {
   if (blocks.some(({ kind }) => kind === 'refusal')) return { stop_reason: 'refusal', stop_sequence: null };
   if (finishReason === 'stop' && stopSequence !== undefined && stops.includes(stopSequence)) {
@@ -42,7 +42,7 @@ function stopOf({ finishReason = '', stopSequence, blocks }: AnswerReader, stops
   return { stop_reason: STOP_REASONS.get(finishReason) ?? 'end_turn', stop_sequence: null };
 }
 
-/** Here the prompt's tokens are counted apart from those that were read from a cache or written into one. */
+/** Converts usage. Input tokens do not include cache reads and writes here. */
 function messagesUsage(usage: Usage | undefined): MessagesUsage {
   const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0;
   const written = usage?.prompt_tokens_details?.cache_creation_tokens ?? 0;
@@ -93,7 +93,7 @@ export function createMessagesStream({ id, requestId, model, stops }: MessageHea
   const answer = createAnswerReader(`call_${id}_`);
   let begun = false;
   let openIndex = -1;
-  /** Sources of a text that is closed: nothing can be added to it any more. */
+  /** Sources of a text that is closed already. */
   const late: object[] = [];
 
   function eventsOf(each: BlockStep): readonly StreamEvent[] {
@@ -103,7 +103,7 @@ export function createMessagesStream({ id, requestId, model, stops }: MessageHea
     return [];
   }
 
-  /** A block of no text, for sources that came late. */
+  /** Returns an empty text block for sources that arrived late. */
   function lateSources(): readonly StreamEvent[] {
     if (late.length === 0) return [];
     const index = answer.blocks.length;

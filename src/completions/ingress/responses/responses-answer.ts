@@ -16,7 +16,7 @@ interface ResponseHead {
   readonly request: ResponsesRequest;
   /** Of the translated request. */
   toolsOf(): ToolTranslation;
-  /** Gets the items of a response that is whole. */
+  /** Called with the items of a complete response. */
   keep(output: readonly OutputItem[]): void;
 }
 
@@ -80,7 +80,7 @@ const CUT_SHORT: ReadonlyMap<string, string> = new Map([
 ]);
 const FINISHED = new Set(['stop', 'tool_calls', 'function_call']);
 
-/** What every state of a response repeats of its request. */
+/** Returns a response with the members that it repeats of its request. */
 function responseObject(
   { id, createdAt, request }: ResponseHead,
   state: Pick<ResponseObject, 'status' | 'model' | 'output'> & Partial<ResponseObject>,
@@ -111,7 +111,7 @@ function responseObject(
   } as ResponseObject;
 }
 
-/** The response to an answer that came to its end. */
+/** Returns the response for a complete answer of a model. */
 export function finishedResponse(head: ResponseHead, answer: AnswerReader): ResponseObject {
   const { finishReason = 'unknown', blocks } = answer;
   const whole = FINISHED.has(finishReason);
@@ -129,7 +129,7 @@ export function finishedResponse(head: ResponseHead, answer: AnswerReader): Resp
   });
 }
 
-/** Reasoning is given as a summary: clients show that, and send it back with what proves it. */
+/** Returns the item of a block. Reasoning becomes a summary, which clients show and send back with its proof. */
 function outputItem(head: ResponseHead, block: AnswerBlock, status: ItemStatus): OutputItem {
   const id = itemId(head, block);
   switch (block.kind) {
@@ -173,7 +173,7 @@ function emptyBlock(block: AnswerBlock): AnswerBlock {
 
 const ID_PREFIXES = { reasoning: 'rs', text: 'msg', refusal: 'msg', tool: 'fc', image: 'ig' } as const;
 
-/** Made of the response's own id, so that an item has the same one in every event. */
+/** Returns the id of an item, derived from the id of the response, so that it is the same in every event. */
 function itemId({ id }: ResponseHead, { kind, index }: AnswerBlock): string {
   return `${ID_PREFIXES[kind]}_${id.slice(id.indexOf('_') + 1)}_${index}`;
 }

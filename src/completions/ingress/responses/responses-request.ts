@@ -21,7 +21,7 @@ interface DecodedResponsesRequest extends DecodedRequest {
   readonly tools: ToolTranslation;
 }
 
-/** Translated below, or of no consequence because of what they are. Everything else is dropped and named. */
+/** Fields that are translated below, or that have no effect. All others are dropped and named. */
 const KNOWN: ReadonlySet<string> = new Set([
   ...['model', 'input', 'instructions', 'stream', 'stream_options', 'max_output_tokens', 'temperature', 'top_p'],
   ...[
@@ -123,7 +123,7 @@ function additionalTools(input: ResponsesRequest['input']): readonly ResponsesTo
   return input.flatMap(({ type, tools }) => (type === 'additional_tools' ? (tools ?? []) : []));
 }
 
-/** Known fields whose value asks for more than we do. */
+/** Returns known fields whose value has no effect here. */
 function withoutEffect(request: ResponsesRequest): readonly string[] {
   const { truncation } = request as { truncation?: unknown };
   const includes = (request.include ?? []).filter(
@@ -185,7 +185,7 @@ interface DecodedInput {
   readonly dropped: readonly string[];
 }
 
-/** Items that stand for something that is kept elsewhere. */
+/** Items that refer to content stored elsewhere. */
 const STORED_ITEMS = new Set(['item_reference', 'compaction', 'compaction_summary', 'context_compaction']);
 
 /** The items of a request as messages: an assistant's reasoning, text and calls are one message in chat completions. */
@@ -291,7 +291,7 @@ function plainText({ text, refusal }: Pick<InputPart, 'text' | 'refusal'>): stri
   return text ?? refusal ?? '';
 }
 
-/** Our own answers have packed proofs; what OpenAI itself gave a client is packed here, so that no other maker is shown it. */
+/** Returns the packed proof. Proofs of OpenAI itself are packed here, so that they are not sent to another maker. */
 function packedProof(item: InputItem): string {
   const { encrypted_content: proof = '' } = item;
   return proof.includes(':') ? proof : packReasoning(reasoningText(item).length, proof);
@@ -313,7 +313,7 @@ function isPacked({ type, encrypted_content: proof }: InputItem): boolean {
   return type === 'reasoning' && proof?.includes(':') === true;
 }
 
-/** What we sent as a summary comes back as one; other makers' reasoning may be in `content`. */
+/** Returns the text of reasoning: the summary, or `content` for other makers' reasoning. */
 function reasoningText({ summary, content }: InputItem): string {
   const parts = summary !== undefined && summary !== null && summary.length > 0 ? summary : content;
   return Array.isArray(parts) ? parts.map(({ text }) => text ?? '').join('') : '';
