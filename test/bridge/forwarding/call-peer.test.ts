@@ -68,6 +68,16 @@ test('forwarding: what a node says when it takes no new work, or got no further,
   });
 });
 
+test('forwarding: what is wrong with one person is the answer of the node, and says nothing about the node', () => {
+  const refused = readPeerDocument(403, error(-32003, { code: 'FORWARD_PERSON_REFUSED' }));
+  const said = { status: 403, code: -32003, message: 'm', data: { code: 'FORWARD_PERSON_REFUSED' } };
+  assert.deepEqual(refused, { kind: 'error', error: said });
+  const away = readPeerDocument(503, error(-32050, { code: 'ISSUER_UNAVAILABLE' }));
+  assert.ok(away.kind === 'failed');
+  const { reason, outcome, isDown, error: ofNode } = away;
+  assert.deepEqual([reason, outcome, isDown, ofNode?.code], ['m', 'not_started', false, -32050]);
+});
+
 test('forwarding: every refusal says in its own words what the node did not like', () => {
   const statuses = [400, 401, 403, 404, 405, 413, 415, 421, 426, 429, 431];
   const reasons = statuses.map((status) => {

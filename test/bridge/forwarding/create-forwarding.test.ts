@@ -16,7 +16,7 @@ describe('forwarding to nodes that a test plays, on sqlite', () => {
   const start = (
     context: TestContext,
     nodes: Readonly<Record<string, Answer>>,
-    forwarding?: object,
+    forwarding?: Parameters<typeof startForwarding>[3],
     options?: Partial<ForwardingOptions>,
   ) => startForwarding(context, places, nodes, forwarding, options);
   const ok: Answer = () => ({ result: { ok: true } });
@@ -32,6 +32,21 @@ describe('forwarding to nodes that a test plays, on sqlite', () => {
     assert.deepEqual([staying.here, staying.asked('b')], [['session.start'], []]);
     const rejecting = await start(t, {}, { rules: [], default_action: 'reject' });
     await assert.rejects(rejecting.call('session.start', { sessionId: 's' }), { code: 'TASK_FORWARD_PEER_UNKNOWN' });
+  });
+
+  test('calls are looked at as soon as a setting could lead them elsewhere, and otherwise go on as they came', async (t) => {
+    const code = 'TASK_FORWARD_PEER_UNKNOWN';
+    const about = { sessionId: 's' };
+    for (const forwarding of [{ rules: [], peer: 'gone' }, { rules: [rule(['*'], { node_id: 'gone' })] }]) {
+      const { call, here } = await start(t, {}, forwarding);
+      await assert.rejects(call('session.start', about), { code }, JSON.stringify(forwarding));
+      assert.deepEqual(here, []);
+    }
+    const looking = await start(t, { b: ok }, { rules: [] });
+    await assert.rejects(looking.call('session.start', {}), { code: 'INVALID_PARAMS' });
+    const alone = await start(t, {}, { rules: [] });
+    await alone.call('session.start', {});
+    assert.deepEqual(alone.here, ['session.start'], 'the session itself refuses wrong params');
   });
 
   test('a node that takes no work is asked every five seconds whether it does again, as the operator', async (t) => {

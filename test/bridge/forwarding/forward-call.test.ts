@@ -32,6 +32,8 @@ interface Script {
   readonly updates?: readonly object[];
   /** Whether the caller can take more, each time it is asked. */
   readonly drained?: () => Promise<boolean>;
+  /** Whether other calls may come on the connection. */
+  readonly stays?: boolean;
   readonly answers: Readonly<Record<string, PeerAnswer>>;
   /** The node that a session was bound to by somebody else, or that has it since the last attempt. */
   readonly boundTo?: string;
@@ -40,7 +42,7 @@ interface Script {
 
 /** A call that nodes `b` and `c` may take, a start of session `s` unless it is said, and what happens on the way. */
 function scriptedCall(script: Script) {
-  const { answers, boundTo, known = ['b', 'c', 'd'], updates = [], drained } = script;
+  const { answers, boundTo, known = ['b', 'c', 'd'], updates = [], drained, stays = false } = script;
   const { method = 'session.start', params = { sessionId: 's' } } = script;
   const clock = createFakeClock();
   const events: string[] = [];
@@ -79,7 +81,7 @@ function scriptedCall(script: Script) {
     onFailure: ({ nodeId, outcome }) => events.push(`failed ${nodeId} ${outcome}`),
   });
   const sink = drained === undefined ? undefined : { isBehind: () => false, drained };
-  const client = { sink, stays: false } as unknown as BridgeClient;
+  const client = { sink, stays } as unknown as BridgeClient;
   const call = {
     method,
     params,
@@ -206,4 +208,15 @@ test('what the node tells on the way reaches the caller once it was taken, until
   const gone = scriptedCall({ answers: { b: done }, updates, drained: async () => --left > 0 });
   await gone.outcome;
   assert.deepEqual(gone.told, [{ seq: 1 }, { seq: 2 }]);
+});
+
+test('on a connection with several calls an update of a session comes once, and those without a number all come', async () => {
+  const updates = [{ seq: 1 }, { seq: 1 }, { note: 'a' }, { note: 'a' }, { seq: 2 }];
+  const script = { answers: { b: done }, updates, drained: async () => true };
+  const shared = scriptedCall({ ...script, stays: true });
+  await shared.outcome;
+  assert.deepEqual(shared.told, [{ seq: 1 }, { note: 'a' }, { note: 'a' }, { seq: 2 }]);
+  const alone = scriptedCall(script);
+  await alone.outcome;
+  assert.deepEqual(alone.told, updates);
 });

@@ -37,6 +37,7 @@ test('B-93: a node that is down is looked at until it answers, and is used again
 test('forwarding: a call that goes well ends the looking, and so does a stop', async () => {
   const clock = createFakeClock();
   const health = createNodeHealth({ clock, probeMs: 5000, probe: () => Promise.reject(new Error('no')) });
+  health.markUp('b');
   health.markDown('b', 'gone');
   health.markUp('b');
   assert.equal(clock.pending(), 0);

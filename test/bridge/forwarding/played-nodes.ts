@@ -39,9 +39,10 @@ export async function startForwarding(
   context: TestContext,
   places: ReturnType<typeof databasePlaces>,
   nodes: Readonly<Record<string, Answer>>,
-  forwarding: object = {},
+  forwarding: { readonly peer?: string; readonly [setting: string]: unknown } = {},
   options: Partial<ForwardingOptions> = {},
 ) {
+  const { peer = '', ...changed } = forwarding;
   const clock = createFakeClock();
   const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
   const peers: Record<string, Awaited<ReturnType<typeof startScriptedHttp>>> = {};
@@ -59,14 +60,14 @@ export async function startForwarding(
   const settings = {
     bridge: { auth_token: 'main-token', method_prefix_aliases: ['acme'] },
     distributed: {
-      ...{ local_node_id: 'a', task_forward_peer_id: '', task_forward_token: 'forward-token' },
+      ...{ local_node_id: 'a', task_forward_peer_id: peer, task_forward_token: 'forward-token' },
       nodes: Object.entries(peers).map(([id, { url }]) => ({
         ...{ id, role: 'exec', zone: '', capabilities: [], bridge_endpoint: url },
       })),
       forwarding: {
         ...{ hop_limit: 3, default_action: 'execute_local', routes: [] },
         rules: [rule(['*'], { selector: { ...selector, role: 'exec' } })],
-        ...forwarding,
+        ...changed,
       },
     },
   } as unknown as BridgeGroups;

@@ -226,6 +226,30 @@ for (const engine of engines) {
       await routes.stop();
     });
 
+    test('forwarding: a use costs a write once in five minutes, and only sessions belong to a thread', async () => {
+      const { clock, routes, store } = await open();
+      await routes.remember({
+        ...binding('main', 's', 'b', 't'),
+        names: readJobNames({ jobId: 'j', sessionId: 's' }, 'b'),
+      });
+      const threadOf = async (kind: string, name: string) =>
+        (await store.find({ owner: 'main', kind, name }, 0))?.thread_id;
+      assert.deepEqual([await threadOf('session', 's'), await threadOf('job', 'j')], ['t', '']);
+      await routes.stop();
+      let writes = 0;
+      const touch = async () => {
+        writes += 1;
+      };
+      const noted = createSessionRoutes({ store: { ...store, touch }, clock, onError: assert.fail });
+      await clock.advance(5 * 60 * 1000);
+      await noted.find(MAIN, call('s'));
+      assert.equal(writes, 0);
+      await clock.advance(1);
+      await noted.find(MAIN, call('s'));
+      assert.equal(writes, 1);
+      await noted.stop();
+    });
+
     test('forwarding: routes that are too old are deleted in the background', async () => {
       const { clock, routes, store, errors } = await open();
       await routes.remember(binding('main', 's', 'b'));

@@ -102,6 +102,19 @@ test('forwarding: an answer that brings what was passed on already ends immediat
   assert.deepEqual(seen, [1, 2]);
 });
 
+test('forwarding: what waited behind another answer is done with as soon as that one has brought it', async () => {
+  const clock = createFakeClock();
+  const relay = createUpdateRelay(clock);
+  const receiver = {};
+  const seen: number[] = [];
+  const [first, second] = [relay.open(receiver, 's'), relay.open(receiver, 's')];
+  second.take(2, () => seen.push(-2));
+  first.take(1, () => seen.push(1));
+  first.take(2, () => seen.push(2));
+  await second.end();
+  assert.deepEqual([seen, clock.pending()], [[1, 2], 0]);
+});
+
 test('forwarding: when all answers about a session have ended, its numbers begin again', async () => {
   const relay = createUpdateRelay(createFakeClock());
   const receiver = {};
