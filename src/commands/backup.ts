@@ -77,14 +77,15 @@ export function registerRestore(program: Command, context: CommandContext): void
       const access = await commandAccess(options, context);
       const { settings, clock } = access;
       const { restoreDatabases } = await import('../platform/database/backup/database-backup.ts');
-      const { dataFilesOf, storeDefinition, storeLocation } = await import('../system/stores.ts');
+      const { placesOf, storeDefinition, storeLocation } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
-      const { prepareRestoredKey } = await import('../system/data-directory.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const passphrase = options.keyPassphraseStdin === true ? await readPassword(context) : undefined;
-      const files = await dataFilesOf(access);
+      const { prepareDataDirectory, prepareRestoredKey } = await import('../system/data-directory.ts');
+      const files = placesOf(access);
       const manifest = await restoreDatabases({
         folder: resolve(context.workingDirectory, folder),
+        beforeLocks: async () => void (await prepareDataDirectory(files.folder)),
         targets: SERVICE_NAMES.map((name) => ({
           ...storeDefinition(name),
           location: storeLocation(settings.database, files, name),
@@ -172,9 +173,9 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
     .addHelpText('after', '\nExamples:\n  trestle secret-key show --json')
     .action(async (_given: unknown, command: Command) => {
       const access = await commandAccess(command.optsWithGlobals(), context);
-      const { dataFilesOf } = await import('../system/stores.ts');
+      const { placesOf } = await import('../system/stores.ts');
       const { keyFingerprint, readSecretKeys } = await import('../platform/secrets/secret-keys.ts');
-      const { secretKey: file } = await dataFilesOf(access);
+      const { secretKey: file } = placesOf(access);
       const { secret_key: given } = access.settings;
       const keys = await readSecretKeys({ file, given });
       const source = given === '' ? file : 'the configuration';
@@ -192,11 +193,11 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
     .addHelpText('after', '\nExamples:\n  trestle secret-key adopt')
     .action(async (_given: unknown, command: Command) => {
       const access = await commandAccess(command.optsWithGlobals(), context);
-      const { dataFilesOf, openStoresAlone } = await import('../system/stores.ts');
+      const { openStoresAlone, placesOf } = await import('../system/stores.ts');
       const { adoptSecretKey } = await import('../system/data-directory.ts');
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const { loadSecretKeys } = await import('../platform/secrets/secret-keys.ts');
-      const { secretKey: file } = await dataFilesOf(access);
+      const { secretKey: file } = placesOf(access);
       await using opened = new AsyncDisposableStack();
       const databases = await openStoresAlone(access, opened);
       const source = { file, given: access.settings.secret_key, randomness };

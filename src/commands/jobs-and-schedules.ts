@@ -47,13 +47,17 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .option('--overlap <what>', 'what to do while the last job is still open: skip (the default) or queue')
     .option('--catch-up <what>', 'how many missed times to catch up on: none (the default) or one')
     .action(
-      action((prompt = '') => async (trestle, command, options) => {
-        const { task, ...given } = readSchedule(prompt, options, context);
-        const mcpServers = await readMcpFiles(options.mcp as readonly string[] | undefined, context);
-        const withServers = { ...task, ...(mcpServers.length > 0 && { mcpServers }) };
-        const schedule = await trestle.schedules.create({ ...given, task: withServers });
-        print(command, context, schedule, `Added.\n${scheduleText(schedule)}`);
-      }),
+      action(
+        (prompt = '') =>
+          async (trestle, command, options) => {
+            const { task, ...given } = readSchedule(prompt, options, context);
+            const mcpServers = await readMcpFiles(options.mcp as readonly string[] | undefined, context);
+            const withServers = { ...task, ...(mcpServers.length > 0 && { mcpServers }) };
+            const schedule = await trestle.schedules.create({ ...given, task: withServers });
+            print(command, context, schedule, `Added.\n${scheduleText(schedule)}`);
+          },
+        'server',
+      ),
     );
   schedules
     .command('show')

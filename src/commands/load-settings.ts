@@ -113,11 +113,15 @@ export interface ConnectedServer extends ServerAccess {
  * The server of the login, if there is one; otherwise the server that runs on this machine; where none does, one in this
  * process, for as long as the command runs.
  */
-async function connectServer(options: Options, context: CommandContext): Promise<ConnectedServer> {
+async function connectServer(options: Options, context: CommandContext, needs: Needs): Promise<ConnectedServer> {
   const { environment, homeDirectory } = context;
   const known = (await findElsewhere(options, context)) ?? (await findRunning(options, context));
   if (known !== undefined) return known;
   const { settings, file } = await loadSettings(options, context);
+  if (needs === 'data') {
+    const { existingDataFiles } = await import('../system/stores.ts');
+    await existingDataFiles(await commandAccess(options, context));
+  }
   const { startSystem } = await import('../system/start-system.ts');
   const system = await startSystem({
     settings: { ...settings, listen: '127.0.0.1:0' },
@@ -166,9 +170,17 @@ export async function withKnownServer<Result>(
   return server && useServer(server, options, context, work);
 }
 
+/** What a command needs: only a server, or one with `data`: it is refused where nothing was stored yet. */
+export type Needs = 'server' | 'data';
+
 /** Calls `work` with a client of that server. What the server refuses is printed, and ends the command with 1. */
-export async function withServer(options: Options, context: CommandContext, work: ServerWork<void>): Promise<void> {
-  await useServer(await connectServer(options, context), options, context, work);
+export async function withServer(
+  options: Options,
+  context: CommandContext,
+  work: ServerWork<void>,
+  needs: Needs = 'server',
+): Promise<void> {
+  await useServer(await connectServer(options, context, needs), options, context, work);
 }
 
 async function useServer<Result>(

@@ -10,7 +10,7 @@ import {
   type Options,
   print,
 } from './command-context.ts';
-import { withServer, withTeamOption } from './load-settings.ts';
+import { type Needs, withServer, withTeamOption } from './load-settings.ts';
 import { coloredDiff, createTurnDisplay, oneLine, printable } from './turn-display.ts';
 
 type Work = (trestle: TrestleClient, command: Command, options: Options) => Promise<void>;
@@ -22,16 +22,16 @@ const MAX_TITLE = 60;
 
 /** Returns the action of a command that calls a server: it gets the arguments, a client of the server, the command and its options. */
 export function commandAction(context: CommandContext): Action {
-  return (run) =>
+  return (run, needs = 'data') =>
     (...given) => {
       const command = given.at(-1) as Command;
       const options = command.optsWithGlobals<Options>();
       const words = given.filter((word): word is string => typeof word === 'string');
-      return withServer(options, context, (trestle) => run(...words)(trestle, command, options));
+      return withServer(options, context, (trestle) => run(...words)(trestle, command, options), needs);
     };
 }
 
-type Action = (run: (...words: string[]) => Work) => (...given: unknown[]) => Promise<void>;
+type Action = (run: (...words: string[]) => Work, needs?: Needs) => (...given: unknown[]) => Promise<void>;
 
 /** `trestle sessions`. */
 export function registerSessions(program: Command, context: CommandContext): void {

@@ -8,7 +8,7 @@ import {
 } from '../bridge/agents/agent-packages.ts';
 import { createAgentRegistry } from '../bridge/agents/agent-registry.ts';
 import type { AgentEntry } from '../bridge/contract/surface.ts';
-import { prepareDataDirectory } from './data-directory.ts';
+import { dataFiles, lookIntoDataDirectory, prepareDataDirectory } from './data-directory.ts';
 import { agentFinding, agentFindings } from './doctor/diagnose.ts';
 import { type Finding, note } from './doctor/findings.ts';
 import { dataDirectory } from './settings.ts';
@@ -47,7 +47,7 @@ const OFFERED_LATER = 'installed; the running server offers it after a restart';
 
 export async function openAgentPrograms(options: StoreAccessOptions): Promise<AgentPrograms> {
   const { settings, environment, homeDirectory, clock } = options;
-  const files = await prepareDataDirectory(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
+  const files = dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
 
   const registry = createAgentRegistry({ source: settings.agents.registry, dataDirectory: files.folder });
   const installer = createAgentInstaller({
@@ -59,7 +59,8 @@ export async function openAgentPrograms(options: StoreAccessOptions): Promise<Ag
   });
 
   async function probeAgents(): Promise<readonly Finding[]> {
-    const found = await agentFindings(settings, environment, homeDirectory, files, clock);
+    const find = () => agentFindings(settings, environment, homeDirectory, files, clock);
+    const found = await lookIntoDataDirectory(files.folder, find);
     return found.flatMap((finding) =>
       finding.name.startsWith(AGENT) ? [{ ...finding, name: finding.name.slice(AGENT.length) }] : [],
     );
@@ -94,7 +95,10 @@ export async function openAgentPrograms(options: StoreAccessOptions): Promise<Ag
         .filter(({ id, version }) => ![undefined, version].includes(installed.get(id)?.version))
         .map(({ id }) => id);
     },
-    install: (id, say) => installer.install(id, { timeoutMs: INSTALL_MS, say }),
+    async install(id, say) {
+      await prepareDataDirectory(files.folder);
+      return installer.install(id, { timeoutMs: INSTALL_MS, say });
+    },
     remove: (id) => removeAgent(id, files.folder),
   };
 }

@@ -1,4 +1,7 @@
 import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type Static, type TSchema, Type } from 'typebox';
 import type { accountsControlResults } from '../accounts/control-methods.ts';
 import type { runnerControlResults } from '../bridge/contract/surface.ts';
@@ -18,13 +21,14 @@ import { RemoteError } from '../platform/json-rpc/envelope.ts';
 import { createDispatch, defineMethod, type MethodRow } from '../platform/json-rpc/method-table.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
-import type { DataFiles } from './data-directory.ts';
+import { type DataFiles, dataFiles } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
 import { prepareServiceParts, type RunningService, startServices } from './service-wiring.ts';
 import type { ServiceName } from './settings.ts';
 import {
   dataFilesOf,
   existingDataFiles,
+  hasData,
   openStores,
   placesOf,
   type StoreAccessOptions,
@@ -134,8 +138,10 @@ interface CallControlOptions extends StoreAccessOptions {
 }
 
 const TIMEOUT_MS = 60_000;
-/** What may be the first call on a new data directory; the others need data. */
-const MAKES_DATA = /\.create$|^(?:models|nodes)\./;
+/** What may be the first call on a new data directory. */
+const MAKES_DATA = /\.create$|^models\.update$/;
+/** What the settings alone tell, before there is any data. All other calls need data. */
+const NEEDS_NO_DATA = /^(?:models|nodes)\./;
 
 /** The schemas of what the methods for commands return. */
 interface ControlSchemas {
@@ -160,7 +166,8 @@ export async function callControl<Name extends ServiceName, Method extends Contr
   method: Method,
   params: Readonly<Record<string, unknown>>,
 ): Promise<ControlResult<Name, Method>> {
-  const files = await (MAKES_DATA.test(method) ? dataFilesOf(options) : existingDataFiles(options));
+  await using opened = new AsyncDisposableStack();
+  const files = await filesForCall(options, method, opened);
   const askServer = async () =>
     options.settings.database.url === ''
       ? callControlSocket(files.controlSocket(name), method, params, TIMEOUT_MS)
@@ -173,6 +180,19 @@ export async function callControl<Name extends ServiceName, Method extends Contr
     () => options.say?.(waitText(files, [name])),
   );
   return result as ControlResult<Name, Method>;
+}
+
+/** Where a call finds its data; without any, what needs none works in a temporary folder. */
+async function filesForCall(
+  options: StoreAccessOptions,
+  method: string,
+  opened: AsyncDisposableStack,
+): Promise<DataFiles> {
+  if (MAKES_DATA.test(method)) return dataFilesOf(options);
+  if (!NEEDS_NO_DATA.test(method) || hasData(options)) return existingDataFiles(options);
+  const folder = await mkdtemp(join(tmpdir(), 'trestle-'));
+  opened.defer(() => rm(folder, { recursive: true }));
+  return dataFiles(folder);
 }
 
 async function callInProcess(

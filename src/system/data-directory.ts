@@ -1,6 +1,7 @@
 import { scrypt } from 'node:crypto';
-import { access, constants } from 'node:fs/promises';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { access, constants, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Randomness } from '../platform/clock/randomness.ts';
 import type { AnyDatabase } from '../platform/database/database.ts';
@@ -47,6 +48,21 @@ export async function prepareDataDirectory(folder: string): Promise<DataFiles> {
     throw new AppError('DATA_DIRECTORY_UNUSABLE', { folder, reason: errorCode(error) }, { cause: error });
   }
   return dataFiles(folder);
+}
+
+/**
+ * Runs what looks at the data directory and stores nothing. Removes the folders that it made, unless another program has
+ * put something there: a mistyped `--data-dir` leaves nothing on the disk.
+ */
+export async function lookIntoDataDirectory<Result>(folder: string, look: () => Promise<Result>): Promise<Result> {
+  const made: string[] = [];
+  for (let path = folder; !existsSync(path) && dirname(path) !== path; path = dirname(path)) made.push(path);
+  try {
+    return await look();
+  } finally {
+    const inner = made.length === 0 ? [] : [dataFiles(folder).processes];
+    for (const path of [...inner, ...made]) await rmdir(path).catch(() => undefined);
+  }
 }
 
 /**

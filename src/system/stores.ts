@@ -207,17 +207,14 @@ export function dataFilesOf(options: StoreAccessOptions): Promise<DataFiles> {
 
 /** The same for what needs data. Throws NO_DATA: a mistyped folder must not become an empty installation. */
 export async function existingDataFiles(options: StoreAccessOptions): Promise<DataFiles> {
-  const { folder } = placesOf(options);
-  if (options.settings.database.url === '' && !existsSync(folder)) throw new AppError('NO_DATA', { folder });
+  if (!hasData(options)) throw new AppError('NO_DATA', { folder: placesOf(options).folder });
   return dataFilesOf(options);
 }
 
-/** The same for what copies data, which is nothing where no server and no command has made a database yet. */
-async function copyableDataFiles(options: StoreAccessOptions): Promise<DataFiles> {
-  const { folder, database } = placesOf(options);
-  const isThere = options.settings.database.url !== '' || SERVICE_NAMES.some((name) => existsSync(database(name)));
-  if (!isThere) throw new AppError('NO_DATA', { folder });
-  return dataFilesOf(options);
+/** Whether a server or a command has made a database. */
+export function hasData(options: StoreAccessOptions): boolean {
+  const { database } = placesOf(options);
+  return options.settings.database.url !== '' || SERVICE_NAMES.some((name) => existsSync(database(name)));
 }
 
 /** Where the data lies, whether it is there or not. */
@@ -230,7 +227,7 @@ export async function openStoresAlone(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
 ): Promise<readonly AnyDatabase[]> {
-  const files = await copyableDataFiles(options);
+  const files = await existingDataFiles(options);
   return opened.use(await openStores({ ...options, names: SERVICE_NAMES, files, owner: 'command' })).all;
 }
 
@@ -239,7 +236,7 @@ export async function copyableStores(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
 ): Promise<readonly CopyableDatabase[]> {
-  const files = await copyableDataFiles(options);
+  const files = await existingDataFiles(options);
   const stores: CopyableDatabase[] = [];
   for (const name of SERVICE_NAMES) {
     const location = storeLocation(options.settings.database, files, name);

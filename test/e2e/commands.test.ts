@@ -169,10 +169,38 @@ test('commands that need data refuse a folder without any, and create nothing th
     ['user', 'list'],
     ['key', 'revoke', 'x'],
     ['backup', target],
+    ['secret-key', 'adopt'],
+    ['sessions', 'list'],
+    ['sessions', 'close', 'x'],
+    ['jobs', 'show', 'x'],
+    ['schedules'],
+    ['usage'],
   ]) {
     const { code, stdout, stderr } = await runProgram([...command, '--data-dir', folder]);
     assert.deepEqual([code, stdout], [78, ''], command.join(' '));
     assert.match(stderr, new RegExp(`There is no Trestle data in ${folder}; check --data-dir`), command.join(' '));
   }
   assert.deepEqual([existsSync(folder), existsSync(target)], [false, false]);
+});
+
+test('commands that only look leave nothing behind where there is no data', async (t) => {
+  const parent = await temporaryFolder(t);
+  const environment = { TMPDIR: await temporaryFolder(t) };
+  const folder = join(parent, 'not', 'there');
+  for (const [exit, ...command] of [
+    [0, 'agents'],
+    [0, 'agents', 'remove', 'codex'],
+    [0, 'models'],
+    [0, 'models', 'test', 'demo/echo'],
+    [0, 'nodes'],
+    [0, 'doctor'],
+    [0, 'secret-key', 'show'],
+    [1, 'restore', join(parent, 'no-backup')],
+  ] as const) {
+    const { code, stderr } = await runProgram([...command, '--data-dir', folder, '--listen', '127.0.0.1:0'], {
+      environment,
+    });
+    assert.equal(code, exit, `${command.join(' ')}: ${stderr}`);
+    assert.deepEqual([await readdir(parent), await readdir(environment.TMPDIR)], [[], []], command.join(' '));
+  }
 });

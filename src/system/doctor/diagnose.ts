@@ -19,7 +19,7 @@ import { isLoopbackHost } from '../../platform/network-address/classify-address.
 import type { Environment } from '../../platform/runtime/runtime.ts';
 import { sameSecret, tokenWeakness } from '../../platform/secrets/tokens.ts';
 import { modelAccessOfProbes, openAgentSandbox, refuseAll, sandboxFinding } from '../agent-sandbox.ts';
-import { type DataFiles, dataFiles } from '../data-directory.ts';
+import { type DataFiles, dataFiles, lookIntoDataDirectory } from '../data-directory.ts';
 import { PROGRAM_VERSION } from '../environment.ts';
 import { builtinModelProblem, createProbeEffects } from '../service-wiring.ts';
 import { accountsSettingsOf, dataDirectory, listenAddress, type Settings } from '../settings.ts';
@@ -44,9 +44,14 @@ import {
 } from './findings.ts';
 
 /** Looks at everything that a server needs, as it would find it when it starts now. */
-export async function diagnose(options: StoreAccessOptions): Promise<readonly Finding[]> {
-  const { settings, environment, homeDirectory, clock } = options;
+export function diagnose(options: StoreAccessOptions): Promise<readonly Finding[]> {
+  const { settings, environment, homeDirectory } = options;
   const files = dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
+  return lookIntoDataDirectory(files.folder, () => findAll(options, files));
+}
+
+async function findAll(options: StoreAccessOptions, files: DataFiles): Promise<readonly Finding[]> {
+  const { settings, environment, homeDirectory, clock } = options;
   const folder = await dataDirectoryFinding(files.folder);
   const usable = folder.state !== 'broken';
   const server = usable ? await runningServer(files) : undefined;

@@ -8,6 +8,7 @@ import { countRows, inspectDatabase, readDatabaseTime, readRows } from '../../pl
 import { parseOwner } from '../../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { describeError, platformErrors } from '../../platform/errors/error-table.ts';
+import { exists } from '../../platform/files/make-folder.ts';
 import { checkAddress } from '../../platform/http/listen-address.ts';
 import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { type DataFiles, opens, prepareDataDirectory } from '../data-directory.ts';
@@ -42,10 +43,11 @@ export function runtimeFinding(version: string): Finding {
 export async function dataDirectoryFinding(folder: string): Promise<Finding> {
   const name = 'data directory';
   try {
+    const isThere = await exists(folder);
     await prepareDataDirectory(folder);
     const { mode } = await stat(folder);
     if ((mode & 0o077) !== 0) return note(name, `${folder} is open to other users; run: chmod 700 ${folder}`);
-    return fine(name, folder);
+    return fine(name, isThere ? folder : `${folder}, will be created at the first start`);
   } catch (error) {
     const reason = error instanceof AppError ? error.details.reason : error;
     return broken(name, `${folder} cannot be used (${reason}); choose another with --data-dir`);

@@ -167,6 +167,8 @@ interface Restore {
   readonly clock: Clock;
   /** Replaces what is there; otherwise a target that holds anything is refused. */
   readonly replace?: boolean;
+  /** Called when the files of the backup are in order, before the places of the databases are touched. */
+  beforeLocks?(): Promise<void>;
   /** Called when the backup has passed every check, before anything is changed; may refuse it. */
   beforeChange?(manifest: BackupManifest): Promise<void>;
 }
@@ -184,6 +186,7 @@ export async function restoreDatabases(restore: Restore): Promise<BackupManifest
   const manifest = await readManifest(folder);
   const prepared: PreparedRestore[] = [];
   for (const target of targets) prepared.push({ ...target, source: await checkBackup(folder, manifest, target) });
+  await restore.beforeLocks?.();
   const owned: Ownership[] = [];
   try {
     for (const { location } of targets) {
