@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Line, linesOf, pairsOf } from '../../src/console/parts/diff-lines.ts';
+import { type Line, linesOf, pairsOf, sidesOf } from '../../src/console/parts/diff-lines.ts';
 import fc from '../kit/properties.ts';
 
 const texts = (lines: readonly (Line | undefined)[]) => lines.map((line) => line?.text);
@@ -36,4 +36,16 @@ test('each side has all lines of its text, in order, whatever was changed', () =
       }
     }),
   );
+});
+
+test('each part of a diff has its old and its new text, also where a part begins with an added line', () => {
+  const numbered = Array.from({ length: 20 }, (_, index) => `line ${index + 1}\n`);
+  const changed = ['first\n', ...numbered.slice(0, 14), 'other\n', ...numbered.slice(15)];
+  const sides = sidesOf(linesOf({ path: 'a', oldText: numbered.join(''), newText: changed.join('') }));
+  assert.deepEqual(sides.map(texts), [
+    ['line 1', 'line 2', 'line 3'],
+    ['first', 'line 1', 'line 2', 'line 3'],
+    ['line 12', 'line 13', 'line 14', 'line 15', 'line 16', 'line 17', 'line 18'],
+    ['line 12', 'line 13', 'line 14', 'other', 'line 16', 'line 17', 'line 18'],
+  ]);
 });

@@ -13,7 +13,7 @@ const AGENT = join(import.meta.dirname, '..', 'kit', 'scripted-acp-agent.ts');
 async function openSession(scope: Scope, agents: object, prompt: string) {
   const folder = await temporaryFolder(scope);
   const config = join(folder, 'trestle.yaml');
-  await writeFile(config, JSON.stringify({ agents }));
+  await writeFile(config, JSON.stringify({ agents, bridge: { sandbox: 'off' } }));
   const program = await startProgram(scope, { args: ['--config', config] });
   const opened = await openPage(scope, `${program.url}/console/new`);
   const { page } = opened;
@@ -139,4 +139,26 @@ test('an administrator who stops and closes a session of somebody else names the
     ['session.cancel', params],
     ['session.close', params],
   ]);
+});
+
+test('code has colours in answers and diffs, in both schemes, and the text stays as it was', async (t) => {
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  const agents = { catalog: ['scripted'], default: 'scripted', custom };
+  const code = "// six digits\nconst code = '123456';\n";
+  const { page, problems, log } = await openSession(t, agents, `say \`\`\`ts\n${code}\`\`\``);
+  const answer = log.locator('figure.code code');
+  await answer.locator('.code-comment', { hasText: '// six digits' }).waitFor();
+  await answer.locator('.code-keyword', { hasText: 'const' }).waitFor();
+  assert.equal(await answer.textContent(), code.trimEnd());
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  await send(page, "edit step.ts const digits = 'six'; // pasted");
+  const lines = log.locator('.diff tr.added pre');
+  await lines.locator('.code-string', { hasText: "'six'" }).waitFor();
+  assert.equal(await lines.textContent(), "+ const digits = 'six'; // pasted");
+  const colourOf = () =>
+    lines.locator('.code-comment').evaluate((one) => one.ownerDocument.defaultView?.getComputedStyle(one).color);
+  const light = await colourOf();
+  await page.emulateMedia({ colorScheme: 'dark' });
+  assert.notEqual(await colourOf(), light);
+  assert.deepEqual(problems, []);
 });

@@ -57,6 +57,27 @@ export function pairsOf(lines: readonly Line[]): readonly LinePair[] {
   return pairs;
 }
 
+/** The old and the new text of each part of a diff. Both have the lines that are the same. */
+export function sidesOf(lines: readonly Line[]): readonly (readonly Line[])[] {
+  const sides: Line[][] = [];
+  /** The numbers that the next line of this part has, as far as they are known. */
+  let next: { oldLine?: number | undefined; newLine?: number | undefined } = {};
+  const fits = (number: number | undefined, expected: number | undefined) =>
+    number === undefined || expected === undefined || number === expected;
+  for (const line of lines) {
+    const isApart = !fits(line.oldLine, next.oldLine) || !fits(line.newLine, next.newLine);
+    if (isApart || sides.length === 0) {
+      sides.push([], []);
+      next = {};
+    }
+    if (line.sign !== '+') sides.at(-2)?.push(line);
+    if (line.sign !== '-') sides.at(-1)?.push(line);
+    if (line.oldLine !== undefined) next.oldLine = line.oldLine + 1;
+    if (line.newLine !== undefined) next.newLine = line.newLine + 1;
+  }
+  return sides;
+}
+
 /** A change as `git apply` and `patch -p1` take it. */
 export function patchOf({ path, oldText = '', newText = '', unified }: FileChange): string {
   return unified ?? createTwoFilesPatch(`a/${path}`, `b/${path}`, oldText, newText);

@@ -1,4 +1,6 @@
-import { memo, useState } from 'react';
+import { memo, useMemo, useState } from 'react';
+import { CodeLine, useDiffColours } from './code.tsx';
+import type { Piece } from './colour-lines.ts';
 import { type FileChange, type Line, linesOf, pairsOf } from './diff-lines.ts';
 import { Dialog } from './parts.tsx';
 import { pathInside, visible } from './text.ts';
@@ -20,7 +22,18 @@ interface DiffViewProps {
 /** One file of a change, folded unless it is short. */
 export const DiffView = memo(function DiffView(props: DiffViewProps) {
   const { change, folder, open, isSplit = false, onToggle, onComment } = props;
-  const lines = linesOf(change);
+  const { oldText, newText, unified } = change;
+  const lines = useMemo(
+    () =>
+      linesOf({
+        path: change.path,
+        ...(oldText !== undefined && { oldText }),
+        ...(newText !== undefined && { newText }),
+        ...(unified !== undefined && { unified }),
+      }),
+    [change.path, oldText, newText, unified],
+  );
+  const colours = useDiffColours(lines, change.path);
   const path = pathInside(change.path, folder);
   return (
     <details
@@ -38,8 +51,8 @@ export const DiffView = memo(function DiffView(props: DiffViewProps) {
               ? pairsOf(lines).map(({ before, after }, index) => (
                   // biome-ignore lint/suspicious/noArrayIndexKey: lines of a text have no other name
                   <tr key={index}>
-                    <Half line={before} side="before" path={path} onComment={onComment} />
-                    <Half line={after} side="after" path={path} onComment={onComment} />
+                    <Half line={before} side="before" {...{ path, colours, onComment }} />
+                    <Half line={after} side="after" {...{ path, colours, onComment }} />
                   </tr>
                 ))
               : lines.map((line, index) => (
@@ -53,7 +66,7 @@ export const DiffView = memo(function DiffView(props: DiffViewProps) {
                         <LineNumber line={line} path={path} shown={line.newLine} onComment={onComment} />
                       )}
                     </td>
-                    <Text line={line} />
+                    <Text line={line} pieces={colours.get(line)} />
                   </tr>
                 ))}
           </tbody>
@@ -64,12 +77,18 @@ export const DiffView = memo(function DiffView(props: DiffViewProps) {
   );
 });
 
-function Text({ line, name = '' }: { readonly line: Line; readonly name?: string }) {
+interface TextProps {
+  readonly line: Line;
+  readonly pieces: readonly Piece[] | undefined;
+  readonly name?: string;
+}
+
+function Text({ line, pieces, name = '' }: TextProps) {
   return (
     <td className={name}>
       <pre>
         <span aria-hidden="true">{line.sign} </span>
-        {visible(line.text)}
+        <CodeLine text={visible(line.text)} pieces={pieces} />
       </pre>
     </td>
   );
@@ -80,10 +99,11 @@ interface HalfProps {
   readonly side: 'before' | 'after';
   readonly onComment: DiffViewProps['onComment'] | undefined;
   readonly path: string;
+  readonly colours: ReadonlyMap<Line, readonly Piece[]>;
 }
 
 /** One side of a pair of lines. An unchanged line is commented on at its right side. */
-function Half({ line, side, path, onComment }: HalfProps) {
+function Half({ line, side, path, colours, onComment }: HalfProps) {
   if (line === undefined) return <td colSpan={2} className="absent" />;
   const number = side === 'before' ? line.oldLine : line.newLine;
   const isNamed = side === 'after' || line.sign === '-';
@@ -96,7 +116,7 @@ function Half({ line, side, path, onComment }: HalfProps) {
           number
         )}
       </td>
-      <Text line={line} name={NAMES[line.sign]} />
+      <Text line={line} pieces={colours.get(line)} name={NAMES[line.sign]} />
     </>
   );
 }

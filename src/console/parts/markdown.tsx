@@ -1,6 +1,7 @@
 import type { Token, Tokens } from 'marked';
 import { Fragment, memo, type ReactNode, useRef } from 'react';
 import { EMPTY, lexGrown } from '../live/markdown-blocks.ts';
+import { Code } from './code.tsx';
 import { countText, endOf, pieces, safeLink, visible } from './text.ts';
 
 /** Text of an agent as Markdown: tokens become elements, so that no HTML is ever made from it. */
@@ -25,7 +26,6 @@ const TopBlock = memo(function TopBlock({ token }: { readonly token: Token }) {
 });
 
 const SPACE = /\s/;
-const LINE_END = /\n/;
 
 /** A text as it is, or, when it is long, as blocks one below the other. */
 function drawn(text: string, isEnd: RegExp): ReactNode {
@@ -62,7 +62,9 @@ function block(token: Token, depth: number): ReactNode {
         <figure className="code">
           {lang ? <figcaption>{visible(lang)}</figcaption> : null}
           <pre>
-            <code>{drawn(text, LINE_END)}</code>
+            <code>
+              <Code text={text} name={lang ?? ''} />
+            </code>
           </pre>
         </figure>
       );
