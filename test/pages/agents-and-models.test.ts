@@ -16,7 +16,7 @@ test('agents are listed with what to do, and tried; models are found by name', a
   ];
   const agents = { catalog: ['builtin', 'scripted', 'away'], custom };
   const models = [{ name: 'fast', targets: [{ model: 'demo/echo' }], fallbacks: ['demo/echo?status=500'] }];
-  await writeFile(config, JSON.stringify({ agents, completions: { models } }));
+  await writeFile(config, JSON.stringify({ agents, bridge: { sandbox: 'off' }, completions: { models } }));
   const program = await startProgram(t, { args: ['--config', config] });
   const { page, problems } = await openPage(t, `${program.url}/console`);
   await page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Agents' }).click();
@@ -41,6 +41,12 @@ test('agents are listed with what to do, and tried; models are found by name', a
   await page.getByLabel('What should be done?').waitFor();
   const chosen = page.getByLabel('Agent');
   await until('the agent to be chosen', async () => (await chosen.inputValue()) === 'scripted');
+  await chosen.selectOption('Away <b> (not available)');
+  await page.getByLabel('What should be done?').fill('hello');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByRole('alert').getByText('The agent "away" is not available').waitFor();
+  assert.match(page.url(), /\/console\/new/, 'no session was started that could be shown');
+  assert.equal(await page.getByLabel('What should be done?').inputValue(), 'hello');
 
   await page.getByRole('link', { name: 'Models', exact: true }).click();
   const echo = page.getByRole('row', { name: /^demo\/echo / });

@@ -112,7 +112,7 @@ export function TaskField({ value, onChange }: Pick<FieldProps, 'value' | 'onCha
 }
 
 interface AgentFieldProps extends Pick<FieldProps, 'value' | 'onChange'> {
-  readonly agents: readonly { readonly providerId: string; readonly label: string }[];
+  readonly agents: readonly { readonly providerId: string; readonly label: string; readonly enabled: boolean }[];
   /** Whether the choice may be left to the server. */
   readonly isOpen: boolean;
 }
@@ -125,9 +125,10 @@ export function AgentField({ value, onChange, agents, isOpen }: AgentFieldProps)
       <label htmlFor={id}>Agent</label>
       <select id={id} value={value} onChange={({ target }) => onChange(target.value)}>
         {isOpen ? <option value="">Chosen by the server</option> : null}
-        {agents.map(({ providerId, label }) => (
+        {agents.map(({ providerId, label, enabled }) => (
           <option key={providerId} value={providerId}>
             {visible(label)}
+            {enabled ? '' : ' (not available)'}
           </option>
         ))}
       </select>

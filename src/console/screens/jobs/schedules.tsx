@@ -113,7 +113,7 @@ function Table({ schedules, work, onChanged, onShow, onRemove }: TableProps) {
           {schedules.map((schedule) => (
             <tr key={schedule.scheduleId}>
               <td>
-                <button type="button" className="plain" onClick={() => onShow(schedule)}>
+                <button type="button" className="link" onClick={() => onShow(schedule)}>
                   {visible(schedule.name)}
                 </button>
               </td>
@@ -235,7 +235,12 @@ function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readon
           hint="A cron pattern (minute, hour, day of month, month, day of week), or a duration such as 30m, 6h or 1d."
         />
         <Field label="Name" value={name} onChange={setName} maxLength={200} hint="The task, unless given." />
-        <AgentField value={agent} onChange={setAgent} agents={agents.data ?? []} isOpen />
+        <AgentField
+          value={agent}
+          onChange={setAgent}
+          agents={(agents.data ?? []).map((one) => ({ ...one, enabled: one.state === 'ok' }))}
+          isOpen
+        />
         <button type="submit" className="primary" disabled={work.isBusy || prompt.trim() === ''}>
           Create
         </button>

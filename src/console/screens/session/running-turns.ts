@@ -54,7 +54,7 @@ export async function rememberTurn(
 ): Promise<void> {
   let hasBegun = false;
   countUntaken(key, 1);
-  const refused = turn.result.then(
+  const refused = turn.result.then(throwUnavailable).then(
     () => undefined,
     (error: unknown) => {
       // After the caller has gone on: it takes the message out of its field when the turn begins.
@@ -79,6 +79,11 @@ export async function rememberTurn(
   Promise.race([refused, began]).then(taken, taken);
   await Promise.race([refused, began, new Promise((resolve) => setTimeout(resolve, waitMs))]);
   refused.catch(() => undefined);
+}
+
+/** A turn whose agent cannot be used is a result for callers, and a refusal on a page: nothing of it is stored. */
+function throwUnavailable({ status, code, error }: Awaited<Turn['result']>): void {
+  if (status === 'unavailable') throw Object.assign(new Error(error), { code });
 }
 
 /** Calls the listener when a turn of this session fails after it was sent. */
