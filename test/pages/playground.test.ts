@@ -42,7 +42,7 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await second.getByLabel('Model 2', { exact: true }).fill('lab/small');
   await page.getByText('Parameters').click();
   await page.getByLabel('System prompt').fill("it's a test");
-  await page.getByLabel('Longest answer, in tokens').fill('3');
+  await page.getByLabel('Maximum length, in tokens').fill('3');
   await page.getByLabel('Message').fill('one two three four');
   await page.getByRole('button', { name: 'Code …' }).click();
   const dialog = page.getByRole('dialog', { name: 'Code' });
@@ -116,7 +116,7 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await untilEqual(() => first.getByText(/^compared with/).count(), 0);
 
   // The next message goes with the conversation before it.
-  await page.getByLabel('Longest answer, in tokens').fill('');
+  await page.getByLabel('Maximum length, in tokens').fill('');
   await second.getByRole('button', { name: 'Remove model 2' }).click();
   await second.waitFor({ state: 'detached' });
   await first.getByLabel('Model 1', { exact: true }).fill('demo/echo?delay=3000');
@@ -146,7 +146,7 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   await untilEqual(() => page.getByLabel('Message').inputValue(), 'one two three four');
   await untilEqual(() => second.getByLabel('Model 2', { exact: true }).inputValue(), 'lab/small');
   await page.getByText('Parameters').click();
-  await untilEqual(() => page.getByLabel('Longest answer, in tokens').inputValue(), '3');
+  await untilEqual(() => page.getByLabel('Maximum length, in tokens').inputValue(), '3');
   await page.getByRole('button', { name: 'History …' }).click();
   await history.getByRole('button', { name: 'Clear' }).click();
   await history.waitFor({ state: 'detached' });

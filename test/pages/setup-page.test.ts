@@ -64,8 +64,8 @@ test('the set-up page offers who may register and which plan is the default, unl
   const environment = { TRESTLE_PLANS: plans, TRESTLE_ACCOUNTS_REGISTRATION: 'invite' };
   const program = await startProgram(t, { environment });
   const { page, problems } = await openPage(t, String(program.summary.firstAdmin));
-  const plan = page.getByLabel('Plan of everyone who is given no other');
-  await plan.selectOption('pro (pays for models)');
+  const plan = page.getByLabel('Plan of new users');
+  await plan.selectOption('pro (paid models)');
   const registration = page.getByLabel('Who may create an account');
   assert.deepEqual([await registration.isDisabled(), await registration.inputValue()], [true, 'invite']);
   await fill(page, PASSWORD);
@@ -83,7 +83,7 @@ test('the set-up page offers who may register and which plan is the default, unl
 test('without its token the set-up page says where the link is, and offers no form', async (t) => {
   const program = await startProgram(t, { args: ['accounts'], environment: { TRESTLE_CONSOLE_ENABLED: 'false' } });
   const { page, problems } = await openPage(t, `${program.url}/setup`);
-  await page.getByText('Open the whole link that the program printed').waitFor();
+  await page.getByText('Open the complete link that the program printed').waitFor();
   await untilEqual(() => page.getByRole('button', { name: 'Create' }).isVisible(), false);
   assert.equal(
     (await fetch(`${program.url}/console`)).status,

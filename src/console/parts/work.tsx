@@ -118,7 +118,9 @@ function ConfirmLogin({ onConfirmed, onClose }: ConfirmProps) {
             Use a passkey
           </button>
         </div>
-        <p className="quiet">With neither of them, log out and log in again the way you usually do.</p>
+        <p className="quiet">
+          If you have neither a password nor a passkey, log out and log in again in the usual way.
+        </p>
       </form>
     </Dialog>
   );
@@ -160,7 +162,7 @@ interface CopyProps {
 }
 
 export function CopyButton({ text, label = 'Copy' }: CopyProps) {
-  const [isCopied, setCopied] = useState(false);
+  const [done, setDone] = useState<'Copied' | 'Not copied'>();
   // Browsers offer it on secure addresses only.
   if (!('clipboard' in navigator)) return null;
   return (
@@ -170,12 +172,12 @@ export function CopyButton({ text, label = 'Copy' }: CopyProps) {
         void Promise.resolve(typeof text === 'string' ? text : text())
           .then((copied) => navigator.clipboard.writeText(copied))
           .then(
-            () => setCopied(true),
-            () => setCopied(false),
+            () => setDone('Copied'),
+            () => setDone('Not copied'),
           )
       }
     >
-      {isCopied ? 'Copied' : label}
+      {done ?? label}
     </button>
   );
 }
@@ -211,7 +213,7 @@ export function Confirm(props: {
           {action}
         </button>
         <button type="button" onClick={onClose}>
-          Keep it
+          Cancel
         </button>
       </div>
     </Dialog>

@@ -53,7 +53,7 @@ function Table({ agents }: { readonly agents: readonly AgentEntry[] }) {
   );
 }
 
-const FORKS: Readonly<Record<AgentEntry['fork'], string>> = { yes: 'forks', offered: 'forks, where it can', no: '' };
+const FORKS: Readonly<Record<AgentEntry['fork'], string>> = { yes: 'forks', offered: 'some forks', no: '' };
 
 function Row({ agent }: { readonly agent: AgentEntry }) {
   const { providerId, label, state, advice, version, model, modes, steer, fork } = agent;
@@ -103,19 +103,19 @@ function Care({ agent }: { readonly agent: AgentEntry }) {
     });
   }
   const test = () =>
-    begin('Runs a turn', async () => {
+    begin('Running a turn', async () => {
       const { status, error, firstMs, durationMs } = await testAgent(providerId);
       const isOk = status === 'completed';
       setOutcome({ isOk, text: isOk ? `first text after ${firstMs} ms, ${durationMs} ms in all` : error || status });
     });
   const install = () =>
-    begin('Installs it with npm', async () => {
+    begin('Installing with npm', async () => {
       const { version, offered } = await installAgent(providerId);
       const when = offered ? '' : '; the server offers it after a restart';
       setOutcome({ isOk: true, text: `Version ${version} is installed${when}.` });
     });
   const logIn = (methodId?: string) =>
-    begin('Logs in', async () => {
+    begin('Logging in', async () => {
       const report = await logInAgent(providerId, methodId);
       setOutcome({ isOk: report.loggedIn, text: report.text });
       if (!report.loggedIn) setLogin(report);
@@ -127,7 +127,9 @@ function Care({ agent }: { readonly agent: AgentEntry }) {
           <button type="button" disabled={work.isBusy} onClick={test}>
             Test
           </button>{' '}
-          <Link href={`/console/new?agent=${encodeURIComponent(providerId)}`}>New session</Link>
+          <Link className="unbroken" href={`/console/new?agent=${encodeURIComponent(providerId)}`}>
+            New session
+          </Link>
         </>
       ) : null}
       {mayManage && state === 'not_installed' && INSTALLABLE.test(advice) ? (

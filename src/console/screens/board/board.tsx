@@ -166,8 +166,8 @@ function Empty() {
     <section className="empty">
       <h2>No sessions yet</h2>
       <p>
-        Say what to do, and an agent does it in a folder of this machine. Without a model key the built-in agent answers
-        with your own words, which shows how everything works.
+        Describe a task, and an agent works on it in a folder of this machine. Without the key of a model API, the
+        built-in agent repeats your words, which is enough to try everything.
       </p>
       <p className="examples">
         Try:{' '}

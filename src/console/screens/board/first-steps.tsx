@@ -50,7 +50,7 @@ export function FirstSteps({ isEmpty }: { readonly isEmpty: boolean }) {
             <code>OPENAI_API_KEY=… npm start</code>
           </pre>
           <p>
-            <Link href="/console/models">Every provider and its variable</Link>
+            <Link href="/console/models">All model APIs and their variables</Link>
           </p>
         </Step>
       ) : null}
@@ -61,7 +61,7 @@ export function FirstSteps({ isEmpty }: { readonly isEmpty: boolean }) {
             <code>trestle agents install opencode</code>
           </pre>
           <p>
-            <Link href="/console/agents">Every agent and what it lacks</Link>
+            <Link href="/console/agents">All agents and what to install</Link>
           </p>
         </Step>
       ) : null}

@@ -97,17 +97,19 @@ export function NewSessionForm() {
       }}
       {...takesFiles((given) => void attach(given))}
     >
-      <label htmlFor={`${id}-prompt`}>What should be done?</label>
-      <textarea
-        id={`${id}-prompt`}
-        rows={5}
-        required
-        value={prompt}
-        onChange={(event) => setPrompt(event.target.value)}
-        onKeyDown={(event) => {
-          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void start();
-        }}
-      />
+      <div className="field">
+        <label htmlFor={`${id}-prompt`}>What should be done?</label>
+        <textarea
+          id={`${id}-prompt`}
+          rows={5}
+          required
+          value={prompt}
+          onChange={(event) => setPrompt(event.target.value)}
+          onKeyDown={(event) => {
+            if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void start();
+          }}
+        />
+      </div>
       <AttachedFiles
         files={files}
         isUploading={isUploading}
@@ -121,7 +123,7 @@ export function NewSessionForm() {
             id={`${id}-model`}
             value={model}
             maxLength={200}
-            placeholder="As the agent does"
+            placeholder="The agent's default"
             spellCheck={false}
             autoComplete="off"
             onChange={({ target }) => setModel(target.value)}
@@ -144,8 +146,8 @@ export function NewSessionForm() {
       </div>
       {folder === '' ? null : (
         <label className="check">
-          <input type="checkbox" checked={isApart} onChange={({ target }) => setApart(target.checked)} /> In a worktree
-          of its own: the checkout in this folder is left alone until you merge
+          <input type="checkbox" checked={isApart} onChange={({ target }) => setApart(target.checked)} /> Work in a
+          separate worktree: the checkout in this folder does not change until you merge
         </label>
       )}
       <PermissionField choice={permissions} onChange={setPermissions} />

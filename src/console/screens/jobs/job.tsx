@@ -5,7 +5,7 @@ import type { JobDetails } from '../../../client/trestle-client.ts';
 import { sessionAddress, trestle } from '../../data/bridge.ts';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Moment, Since } from '../../parts/parts.tsx';
-import { countText, spanText, visible } from '../../parts/text.ts';
+import { countText, spanText, titleText, visible } from '../../parts/text.ts';
 import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { JobState, jobAddress } from './jobs.tsx';
@@ -73,7 +73,7 @@ function Header({ job }: { readonly job: JobDetails }) {
   const isElsewhere = job.nodeId !== undefined;
   return (
     <header className="bar">
-      <h1>{visible(job.taskPrompt).split('\n')[0] || job.jobId}</h1>
+      <h1>{titleText(job.taskPrompt.split('\n')[0] ?? '') || job.jobId}</h1>
       <JobState job={job} />
       {isEnded(job.status) ? (
         job.owner === own ? (

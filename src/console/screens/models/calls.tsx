@@ -140,10 +140,13 @@ function CallDialog({ id, onClose }: { readonly id: string; readonly onClose: ()
           ['Key', call.key],
           ['Owner', call.owner],
           ['Team', call.team ?? ''],
-          ['Tokens in', `${countText(call.usage.prompt_tokens)}, ${countText(call.usage.cached_tokens)} from a cache`],
+          [
+            'Tokens in',
+            `${countText(call.usage.prompt_tokens)}, ${countText(call.usage.cached_tokens)} from the cache`,
+          ],
           [
             'Tokens out',
-            `${countText(call.usage.completion_tokens)}, ${countText(call.usage.reasoning_tokens)} to think`,
+            `${countText(call.usage.completion_tokens)}, ${countText(call.usage.reasoning_tokens)} for reasoning`,
           ],
           ['Cost', costText(call)],
           ['Attempts', `${call.attempts}`],

@@ -14,10 +14,10 @@ const LIMITS = [
 ] as const;
 
 const STORED = [
-  { value: '', label: 'as the server has it' },
-  { value: 'none', label: 'of no call' },
-  { value: 'errors', label: 'of calls that fail' },
-  { value: 'all', label: 'of all calls' },
+  { value: '', label: 'as in the settings of the server' },
+  { value: 'none', label: 'for no call' },
+  { value: 'errors', label: 'for calls that fail' },
+  { value: 'all', label: 'for all calls' },
 ] as const;
 
 interface KeyFormProps {
@@ -69,14 +69,14 @@ export function KeyForm({ action, before, onSubmit }: KeyFormProps) {
           required
           maxLength={200}
           autoComplete="off"
-          hint="Such as “laptop”."
+          hint="For example, “laptop”."
         />
         <Field
           label="Models"
           value={models}
           onChange={setModels}
           autoComplete="off"
-          hint="Names or patterns such as openai/*, separated by commas. Empty: all that you may use."
+          hint="Names or patterns such as openai/*, separated by commas. Leave empty for all models that you may use."
         />
         <div className="field">
           <label htmlFor={`${id}-usd`}>Budget in US dollars</label>

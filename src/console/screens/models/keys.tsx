@@ -71,7 +71,7 @@ export default function Keys() {
           </>
         ) : (
           <div className="stack">
-            <ShownOnce label="Copy the key now: it is shown only this once." text={made} />
+            <ShownOnce label="Copy the key now. It is not shown again." text={made} />
             <ShownOnce
               label="Most programs read these variables:"
               text={`export OPENAI_BASE_URL=${location.origin}${BASE}/v1\nexport OPENAI_API_KEY=${made}`}
@@ -99,7 +99,7 @@ export default function Keys() {
       {rotated === undefined ? null : (
         <Confirm
           title={`Replace “${visible(rotated.name)}”?`}
-          text="A new key is shown once. The old one is refused after an hour."
+          text="The new key is shown once. The old key works for one more hour."
           action="Replace it"
           onClose={() => setRotated(undefined)}
           onYes={() =>
@@ -113,7 +113,7 @@ export default function Keys() {
       {removed === undefined ? null : (
         <Confirm
           title={`Remove “${visible(removed.name)}”?`}
-          text="Programs that use this key are refused from now on."
+          text="Programs that use this key are refused immediately."
           action="Remove it"
           onClose={() => setRemoved(undefined)}
           onYes={() =>

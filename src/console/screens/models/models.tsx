@@ -105,8 +105,8 @@ function Apis({ list: { data, prices_date }, search }: { readonly list: ApiList;
 
 const STATES: Readonly<Record<TargetList['data'][number]['state'], { className: string; text: string }>> = {
   closed: { className: 'completed', text: 'ok' },
-  open: { className: 'failed', text: 'out after repeated failures' },
-  probing: { className: 'in_progress', text: 'tried again' },
+  open: { className: 'failed', text: 'disabled after repeated failures' },
+  probing: { className: 'in_progress', text: 'being retried' },
 };
 
 /** The own names for models: what is behind each, and which of it is out. */
@@ -201,7 +201,7 @@ function TestModel({ model }: { readonly model: string }) {
   );
 }
 
-const NAMES = ['Model', 'From', 'Context', 'Longest answer', 'Input', 'Output', 'Reads', ''] as const;
+const NAMES = ['Model', 'From', 'Context', 'Maximum output', 'Input', 'Output', 'Reads', ''] as const;
 
 function Table({ models }: { readonly models: readonly ModelEntry[] }) {
   return (
@@ -222,7 +222,7 @@ function Table({ models }: { readonly models: readonly ModelEntry[] }) {
               </td>
               <td data-name="From">{visible(model.owned_by)}</td>
               <td data-name="Context">{tokensText(model.context_window)}</td>
-              <td data-name="Longest answer">{tokensText(model.max_output_tokens)}</td>
+              <td data-name="Maximum output">{tokensText(model.max_output_tokens)}</td>
               <td data-name="Input">{priceText(model.pricing?.input)}</td>
               <td data-name="Output">{priceText(model.pricing?.output)}</td>
               <td data-name="Reads">{(model.input_modalities ?? []).join(', ')}</td>

@@ -115,7 +115,7 @@ export default function Usage() {
               <>
                 {metric === wanted ? null : (
                   <p className="quiet more">
-                    No call cost anything: these models are free or have no price. The chart shows {metric} instead.
+                    The calls cost nothing: these models are free or have no price. The chart shows {metric} instead.
                   </p>
                 )}
                 <DailyChart report={daily.data} metric={metric} nameOf={nameOf} />
@@ -211,7 +211,7 @@ function Report({ report, before, nameOf, chart }: ReportProps) {
         <span title={`Days in ${TIME_ZONE}`}>
           {from} to {to}
         </span>
-        ; compared with as many days before.
+        ; compared with the same number of days before.
       </p>
       {chart}
       {data.length === 0 ? (

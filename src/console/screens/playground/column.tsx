@@ -96,7 +96,7 @@ export function Column(props: ColumnProps) {
             <button
               type="button"
               aria-pressed={isPinned}
-              title="The other models say how far they are from this one"
+              title="The other models show their difference from this one"
               onClick={onPin}
             >
               {isPinned ? 'Baseline' : 'Use as baseline'}

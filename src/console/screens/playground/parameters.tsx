@@ -144,7 +144,7 @@ export function OptionFields({ models, shared, own, onShared, onOwn }: OptionFie
               </option>
             ))}
           </select>
-          {place === -1 ? null : <p className="quiet">What is empty here is as for all models.</p>}
+          {place === -1 ? null : <p className="quiet">Empty fields use the value for all models.</p>}
         </div>
       )}
       <div className="line">
@@ -156,7 +156,7 @@ export function OptionFields({ models, shared, own, onShared, onOwn }: OptionFie
           onChange={set('temperature')}
         />
         <NumberField
-          label="Longest answer, in tokens"
+          label="Maximum length, in tokens"
           range={{ min: 1, step: 1 }}
           value={options.maxTokens}
           onChange={set('maxTokens')}
@@ -164,7 +164,7 @@ export function OptionFields({ models, shared, own, onShared, onOwn }: OptionFie
         <div className="field">
           <label htmlFor={`${id}-effort`}>Reasoning</label>
           <select id={`${id}-effort`} value={options.effort} onChange={({ target }) => set('effort')(target.value)}>
-            <option value="">as the model does</option>
+            <option value="">the model’s default</option>
             {EFFORTS.map((effort) => (
               <option key={effort}>{effort}</option>
             ))}
@@ -181,7 +181,7 @@ export function OptionFields({ models, shared, own, onShared, onOwn }: OptionFie
           placeholder='[{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]'
           onChange={({ target }) => set('tools')(target.value)}
         />
-        <p className="quiet">Calls of tools are shown, and not run.</p>
+        <p className="quiet">Tool calls are shown but not run.</p>
       </div>
     </details>
   );

@@ -78,8 +78,8 @@ const SPLIT = 'trestle.split';
 /** The changed files with their diffs: of the session or the last turn, to read, to copy, and to comment on. */
 export function ChangesPane(props: ChangesPaneProps) {
   const { name, folder, mark, turnId, files, isSaved, onScope } = props;
-  const [isWrapped, setWrapped] = useKeptChoice(WRAP);
-  const [isSplit, setSplit] = useKeptChoice(SPLIT);
+  const [isWrapped, setWrapped] = useKeptChoice(WRAP, true);
+  const [isSplit, setSplit] = useKeptChoice(SPLIT, false);
   const comment = (place: string, text: string) => addToDraft(keyOf(name), `${place}\n> ${text.trim()}\n\n`);
   async function patch(): Promise<string> {
     const parts = isSaved
@@ -130,8 +130,8 @@ export function ChangesPane(props: ChangesPaneProps) {
 }
 
 /** A choice that the browser keeps. */
-function useKeptChoice(place: string): readonly [boolean, (isChosen: boolean) => void] {
-  const [isChosen, setChosen] = useState(localStorage.getItem(place) === 'yes');
+function useKeptChoice(place: string, isUsual: boolean): readonly [boolean, (isChosen: boolean) => void] {
+  const [isChosen, setChosen] = useState((localStorage.getItem(place) ?? (isUsual ? 'yes' : 'no')) === 'yes');
   return [
     isChosen,
     (chosen) => {

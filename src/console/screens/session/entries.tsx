@@ -84,7 +84,7 @@ function TurnEnd({ item, turn, onFork, onUndo, onContinue }: TurnEndProps) {
       )}
       {onContinue === undefined || turn?.code !== 'TURN_INTERRUPTED' ? null : (
         <p>
-          <button type="button" title="Sends the agent a message to go on" onClick={onContinue}>
+          <button type="button" title="Asks the agent to continue" onClick={onContinue}>
             Continue
           </button>
         </p>
@@ -105,7 +105,7 @@ function TurnEnd({ item, turn, onFork, onUndo, onContinue }: TurnEndProps) {
           <button
             type="button"
             className="plain"
-            title="Puts the files that this turn has changed back"
+            title="Restores the files that this turn has changed"
             onClick={() => onUndo(item.turnId)}
           >
             Undo this turn …

@@ -114,7 +114,7 @@ export default function SessionScreen() {
     return (
       <section className="page">
         <h1>There is no session “{visible(sessionId)}”</h1>
-        <p>It was closed, or it belongs to someone else.</p>
+        <p>It was never started, it was closed, or it belongs to someone else.</p>
         <p>
           <Link href="/console/new">Start a new one</Link>
         </p>

@@ -48,7 +48,7 @@ export function UndoDialog({ name, turnId, files, onDone, onClose }: UndoDialogP
   }
   return (
     <Dialog title="Undo this turn?" onClose={onClose}>
-      <p>These files become as they were before the turn. No other file is touched.</p>
+      <p>This restores these files to their state before the turn. No other file changes.</p>
       <FileNames files={files} />
       <WorkNotes work={work} />
       <FileNames files={filesOf(work.problem)} />
@@ -57,7 +57,7 @@ export function UndoDialog({ name, turnId, files, onDone, onClose }: UndoDialogP
           Undo it
         </button>
         <button type="button" onClick={onClose}>
-          Keep it
+          Cancel
         </button>
       </div>
     </Dialog>

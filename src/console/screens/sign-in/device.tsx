@@ -97,7 +97,7 @@ export default function Device() {
       ) : null}
       {step === 'decision' && asked !== undefined ? (
         <>
-          <p>This program asks to act for you:</p>
+          <p>This program asks for access to your account:</p>
           <dl className="facts">
             <dt>Program</dt>
             <dd>{visible(asked.client)}</dd>
@@ -106,7 +106,7 @@ export default function Device() {
             <dt>Token</dt>
             <dd>{visible(asked.name)}</dd>
           </dl>
-          <p>It could then:</p>
+          <p>If you approve, it can:</p>
           <ul>
             {asked.scopes.map((scope) => (
               <li key={scope}>{ABILITIES[scope]}</li>
@@ -123,10 +123,8 @@ export default function Device() {
           </div>
         </>
       ) : null}
-      {step === 'approved' ? (
-        <p role="status">Approved. The program goes on by itself; you can close this page.</p>
-      ) : null}
-      {step === 'denied' ? <p role="status">Denied. The program gets nothing; you can close this page.</p> : null}
+      {step === 'approved' ? <p role="status">Approved. The program continues; you can close this page.</p> : null}
+      {step === 'denied' ? <p role="status">Denied. The program has no access; you can close this page.</p> : null}
     </>
   );
 }

@@ -24,8 +24,8 @@ export default function Setup() {
       <>
         <h1>First administrator</h1>
         <p>
-          There is an administrator already, so this page creates no other one. Ask an administrator for an account, or
-          run on the server: <code>trestle user create --email E --name N --role admin</code>
+          An administrator exists already, so this page cannot create one. Ask an administrator for an account, or run
+          on the server: <code>trestle user create --email E --name N --role admin</code>
         </p>
         <Link className="button" href="/login">
           Log in
@@ -39,11 +39,16 @@ export default function Setup() {
       <h1>Welcome to Trestle</h1>
       {token === '' ? (
         <p>
-          Open the whole link that the program printed when it started: it is good once, for 15 minutes. On the command
-          line: <code>trestle user create --email E --name N --role admin</code>
+          Open the complete link that the program printed when it started. It works once, for 15 minutes. Or run on the
+          server: <code>trestle user create --email E --name N --role admin</code>
         </p>
       ) : isOver ? (
-        <ErrorBox error={options.error} />
+        <ErrorBox error={options.error}>
+          <p>
+            Restart the program to get a new link, or run on the server:{' '}
+            <code>trestle user create --email E --name N --role admin</code>
+          </p>
+        </ErrorBox>
       ) : (
         <SetupForm token={token} options={options.data} />
       )}
@@ -92,7 +97,7 @@ function SetupForm({ token, options }: SetupFormProps) {
   const { registration: who, default_plan: plans } = options ?? {};
   return (
     <form onSubmit={(event) => void submit(event)}>
-      <p>Create the first account. It may do everything here; there is no other one yet.</p>
+      <p>Create the first account. It becomes an administrator with all rights.</p>
       <Field label="Name" value={name} onChange={setName} autoComplete="name" required maxLength={64} autoFocus />
       <Field
         label="E-mail address"
@@ -127,7 +132,7 @@ function SetupForm({ token, options }: SetupFormProps) {
             </select>
           </label>
           <label>
-            Plan of everyone who is given no other
+            Plan of new users
             <select
               value={plan ?? plans.value}
               disabled={plans.isConfigured}
@@ -135,7 +140,7 @@ function SetupForm({ token, options }: SetupFormProps) {
             >
               {plans.plans.map(({ name: planName, pays, bridge }) => (
                 <option key={planName} value={planName}>
-                  {`${planName} (${pays ? 'pays for models' : 'pays for nothing'}${bridge ? ', with agents' : ''})`}
+                  {`${planName} (${pays ? 'paid models' : 'free models only'}${bridge ? ', agents' : ''})`}
                 </option>
               ))}
             </select>
@@ -144,7 +149,7 @@ function SetupForm({ token, options }: SetupFormProps) {
       )}
       <ErrorBox error={problem} />
       <button type="submit" className="primary" disabled={isBusy}>
-        Create
+        Create the account
       </button>
     </form>
   );

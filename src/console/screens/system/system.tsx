@@ -49,11 +49,11 @@ export default function System() {
       <ErrorBox error={series.error ?? findings.error ?? instances.error ?? settings.error} />
       <div className="page system">
         <Part title="The last hour">{series.data === undefined ? <Wait /> : <LastHour data={series.data} />}</Part>
-        <Part title="Health" text="What trestle doctor finds on this machine.">
+        <Part title="Health" text="The findings of trestle doctor on this machine.">
           {findings.data === undefined ? <Wait /> : <Health data={findings.data} />}
         </Part>
         <Part title="Instances">{instances.data === undefined ? <Wait /> : <Instances data={instances.data} />}</Part>
-        <Part title="Settings" text="In force now, with secrets masked, and where each one comes from.">
+        <Part title="Settings" text="The current values and where they come from. Secrets are masked.">
           {settings.data === undefined ? <Wait /> : <SettingList data={settings.data} />}
         </Part>
       </div>
@@ -74,13 +74,13 @@ const CHARTS: readonly {
   readonly text: (value: number) => string;
 }[] = [
   { name: 'requests', label: 'Requests in ten seconds', text: countText },
-  { name: 'errors', label: 'Answers with status 5xx in ten seconds', text: countText },
+  { name: 'errors', label: 'Errors (5xx) in ten seconds', text: countText },
   { name: 'p95_ms', label: '95 of 100 requests took less than', text: MILLISECONDS },
-  { name: 'in_flight', label: 'Requests under way', text: countText },
+  { name: 'in_flight', label: 'Running requests', text: countText },
   { name: 'sockets', label: 'Open WebSockets', text: countText },
   { name: 'loop_busy', label: 'Event loop busy', text: (value) => `${Math.round(value * 100)} %` },
   { name: 'rss_mb', label: 'Memory', text: MEGABYTES },
-  { name: 'db_queue', label: 'Writes that wait for the database', text: countText },
+  { name: 'db_queue', label: 'Waiting database writes', text: countText },
 ];
 
 function LastHour({ data: { series, step_s: step, to } }: { readonly data: SystemSeries }) {

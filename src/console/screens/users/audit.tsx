@@ -64,7 +64,7 @@ function Table({ entries, onFilter }: TableProps) {
   const filtering = (name: (typeof FILTERS)[number]['name'], value: string) =>
     value === '' ? null : (
       <button type="button" className="link" title={`Only ${visible(value)}`} onClick={() => onFilter(name, value)}>
-        {visible(value)}
+        {shortId(visible(value))}
       </button>
     );
   return (
@@ -96,9 +96,15 @@ function Table({ entries, onFilter }: TableProps) {
   );
 }
 
+/** `usr_…8fzqqs`: ids are long, and differ in their last letters. The whole id is shown on hover. */
+function shortId(text: string): string {
+  const [, kind, end] = /^([a-z]+_)[0-9a-z]{20}([0-9a-z]{6})$/.exec(text) ?? [];
+  return kind === undefined ? text : `${kind}…${end}`;
+}
+
 /** `role: user → admin`: one line for what is small, and is shown as text whatever it is. */
 function detailText(details: Readonly<Record<string, unknown>>): string {
   return Object.entries(details)
-    .map(([name, value]) => visible(`${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`))
+    .map(([name, value]) => visible(`${name}: ${typeof value === 'string' ? shortId(value) : JSON.stringify(value)}`))
     .join(' · ');
 }
