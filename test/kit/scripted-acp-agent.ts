@@ -6,9 +6,8 @@
 //   --auth STATE       offers a way to log in: a state of `createScriptedLogin`
 //   --crash            ends at once, with words on standard error           --models     offers models and levels of thinking to choose from
 //   --fork             offers to copy sessions                              --mcp WHAT   `http`: takes such servers, `fail`: opens nothing
-//   --option           offers the same modes as an option of the session
 //   --image, --context  takes images, and embedded files, in prompts
-//   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write
+//   --delete           offers to delete sessions, `--delete fail` fails to  --modes      offers the modes build and plan, of which plan does not write; --option: as an option
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,8 +20,11 @@ import {
   everyUpdate,
   FORM_SCHEMA,
   kindUpdates,
+  modeOption,
+  OPTIONS,
   readFlags,
   readUpdates,
+  select,
   timedReports,
   workUpdates,
 } from './scripted-work.ts';
@@ -234,8 +236,8 @@ const commands: Record<string, (conversation: Conversation, rest: string) => Pro
   /** Leaves its mode by itself, and writes when the bridge had time to object. */
   async leave(conversation, rest) {
     conversation.mode = 'build';
-    const told = { sessionUpdate: 'config_option_update', ...modeOption('build') };
-    update(conversation.id, flags.option ? told : { sessionUpdate: 'current_mode_update', currentModeId: 'build' });
+    const asOption = { sessionUpdate: 'config_option_update', ...modeOption('build') };
+    update(conversation.id, flags.option ? asOption : { sessionUpdate: 'current_mode_update', currentModeId: 'build' });
     await pause(500);
     return commands.write?.(conversation, rest) ?? 'end_turn';
   },
@@ -294,8 +296,7 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
     return answer;
   },
   'session/set_config_option'({ sessionId, configId, value }) {
-    const names = { t: 'thinking', m: 'model', o: 'mode' } as const;
-    find(sessionId)[names[configId as 't' | 'm' | 'o']] = String(value);
+    find(sessionId)[OPTIONS[configId as keyof typeof OPTIONS]] = String(value);
     return flags.option ? modeOption(String(value)) : choice();
   },
   'session/set_mode'({ sessionId, modeId }) {
@@ -326,20 +327,10 @@ const methods: Record<string, (params: Record<string, unknown>) => unknown> = {
   },
 };
 
-/** The mode as an option of the session. */
-function modeOption(currentValue: string) {
-  const options = ['build', 'plan'].map((value) => ({ value, name: value }));
-  return { configOptions: [{ id: 'o', name: 'o', category: 'mode', type: 'select', currentValue, options }] };
-}
-
 function choice(): object {
   if (flags.option) return modeOption('build');
   const modes = { currentModeId: 'build', availableModes: ['build', 'plan'].map((id) => ({ id, name: id })) };
   if (flags.models !== true) return flags.modes === true ? { modes } : {};
-  const select = (id: string, category: string, values: readonly string[]) => {
-    const options = values.map((value) => ({ value, name: value }));
-    return { id, name: id, category, type: 'select', currentValue: values[0], options };
-  };
   const models = select('m', 'model', ['vendor/small', 'vendor/large']);
   return { configOptions: [models, select('t', 'thought_level', ['off', 'deep'])] };
 }

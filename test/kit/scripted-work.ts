@@ -240,3 +240,17 @@ export async function askServer(servers: unknown, request: string): Promise<stri
   const data = text.split('\n').find((line) => line.startsWith('data: {'));
   return JSON.stringify(JSON.parse(data?.slice('data: '.length) ?? text).result);
 }
+
+/** By the id of an option of a session, what it chooses. */
+export const OPTIONS = { t: 'thinking', m: 'model', o: 'mode' } as const;
+
+/** An option of a session, with the first value unless another one is given. */
+export function select(id: string, category: string, values: readonly string[], currentValue = values[0]) {
+  const options = values.map((value) => ({ value, name: value }));
+  return { id, name: id, category, type: 'select', currentValue, options };
+}
+
+/** The mode as an option of the session. */
+export function modeOption(currentValue: string) {
+  return { configOptions: [select('o', 'mode', ['build', 'plan'], currentValue)] };
+}
