@@ -128,7 +128,8 @@ async function sumSessions(
       for (const session of page.sessions) {
         const day = dayOf(session);
         if (day < from || day > to) continue;
-        const group = { day, agent: session.providerId, model: session.model, owner: session.owner }[by];
+        const { providerId: agent, owner: ofOwner } = session;
+        const group = { day, agent, model: modelOf(session), owner: ofOwner }[by];
         groups.set(group, add(groups.get(group) ?? NOTHING, session));
         total = add(total, session);
       }
@@ -146,6 +147,11 @@ const NOTHING: SessionCounts = { sessions: 0, turns: 0, tokens: 0, costUsd: null
 
 function dayOf({ updatedAt }: Summary): string {
   return new Date(updatedAt).toISOString().slice(0, 10);
+}
+
+/** As completions counts it: the options of a demo model are not part of its name. */
+function modelOf({ model }: Summary): string {
+  return model.startsWith('demo/') ? (model.split('?', 1)[0] ?? '') : model;
 }
 
 function add(counts: SessionCounts, { turns, usage, costUsd }: Summary): SessionCounts {

@@ -345,10 +345,13 @@ test('jobs lists, shows and cancels background work', async () => {
 
 test('usage shows what calls and sessions have cost, in tables and as JSON', async (t) => {
   await run(['--session', 'counted', 'one two three']);
+  await run(['--session', 'counted-slow', '--model', 'demo/echo?delay=1', 'one']);
   const { completions, sessions } = JSON.parse((await command('usage', '--json')).stdout);
   const requests = completions.data.map((row: { group: string; requests: number }) => row.requests);
   const echo = completions.data.find(({ group }: { group: string }) => group === 'demo/echo');
   assert.equal(completions.group_by, 'model');
+  const names = [...completions.data, ...sessions.data].map(({ group }: { group: string }) => group);
+  assert.deepEqual([...new Set(names)], ['demo/echo'], 'the options of a demo model are no model of their own');
   assert.ok(echo.requests >= 1 && echo.prompt_tokens >= 3, JSON.stringify(echo));
   assert.equal(
     completions.total.requests,

@@ -80,7 +80,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
       const durationMs = clock.monotonic() - startedAt;
       const { target, attempts } = record;
       const cost = admission.settle({
-        model,
+        model: model.startsWith(`${DEMO_API}/`) ? withoutOptions(model) : model,
         api: target?.apiId ?? '',
         upstreamModel: modelOf(target),
         usage: measured && record.counted(measured.usage),
@@ -106,7 +106,12 @@ const SEARCH = 'web_search_options';
 /** Returns the name of the model, without the options of a demo model. */
 function modelOf(target: AttemptRecord['target']): string {
   if (target === undefined) return '';
-  return target.apiId === DEMO_API ? (target.model.split('?', 1)[0] ?? '') : target.model;
+  return target.apiId === DEMO_API ? withoutOptions(target.model) : target.model;
+}
+
+/** The options of a demo model are not part of its name: usage counts `demo/echo?delay=200` as `demo/echo`. */
+function withoutOptions(model: string): string {
+  return model.split('?', 1)[0] ?? '';
 }
 
 const MAX_NAMES = 32;
