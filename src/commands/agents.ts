@@ -49,10 +49,12 @@ export function registerAgents(program: Command, context: CommandContext): void 
     .argument('<names...>', 'ids of agents')
     .action(async (names: readonly string[], _given: unknown, command: Command) => {
       const programs = await open(command.optsWithGlobals(), context);
-      for (const name of names) {
-        const wasThere = await programs.remove(name);
-        context.stdout(wasThere ? `Removed ${name}.\n` : `${name} was not installed with trestle agents install.\n`);
-      }
+      const removed: string[] = [];
+      for (const name of names) if (await programs.remove(name)) removed.push(name);
+      const lines = names.map((name) =>
+        removed.includes(name) ? `Removed ${name}.\n` : `${name} was not installed with trestle agents install.\n`,
+      );
+      print(command, context, { removed }, lines.join(''));
     });
   agents
     .command('test')

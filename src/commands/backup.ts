@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { AppError } from '../platform/errors/app-error.ts';
 import { type CommandContext, print, readPassword } from './command-context.ts';
 import { commandAccess } from './load-settings.ts';
+import { moment } from './sessions.ts';
 
 /** `trestle backup FOLDER`. */
 export function registerBackup(program: Command, context: CommandContext): void {
@@ -104,7 +105,7 @@ export function registerRestore(program: Command, context: CommandContext): void
         command,
         context,
         manifest,
-        `${tablesText(manifest.databases)}Restored the backup of ${manifest.createdAt}.\n`,
+        `${tablesText(manifest.databases)}Restored the backup of ${moment(manifest.createdAt)}.\n`,
       );
     });
 }

@@ -45,6 +45,16 @@ const EXIT_OUTPUT_CLOSED = 141;
 /** EX_CONFIG of sysexits.h. */
 export const EXIT_CONFIGURATION = 78;
 
+/** Every exit code of every command, as `trestle --help` lists them. */
+export const EXIT_CODES: readonly (readonly [code: number, meaning: string])[] = [
+  [0, 'done'],
+  [EXIT_FAILED, 'failed: the task failed, or what was asked for is refused, missing or not reachable'],
+  [EXIT_USAGE, 'wrong usage: an unknown command or option, a missing argument, or a value that is not valid'],
+  [EXIT_CONFIGURATION, 'wrong configuration: correct the settings, the data directory or the secret key first'],
+  [EXIT_INTERRUPTED, 'ended by Ctrl-C (servers end with 0)'],
+  [EXIT_OUTPUT_CLOSED, 'the program that reads the output has closed it'],
+];
+
 const errors = { ...platformErrors, ...systemErrors };
 /** Only a change of the configuration fixes these. */
 const CONFIGURATION_CODES: ReadonlySet<string> = new Set([
@@ -58,6 +68,36 @@ const CONFIGURATION_CODES: ReadonlySet<string> = new Set([
   'WORKERS_WITHOUT_TLS',
 ]);
 
+/** What a service answers when an argument or an option has a value that cannot be. */
+const USAGE_CODES: ReadonlySet<unknown> = new Set([
+  ...['INVALID_REQUEST', 'INVALID_PARAMS', 'INVALID_PARAMETER'],
+  ...['INVALID_EMAIL', 'INVALID_ROLE', 'INVALID_PLAN', 'COPY_TARGET_INVALID'],
+]);
+
+/** The exit code for what a service has refused with this code. */
+export function exitOfRefusal(code: unknown): number {
+  return USAGE_CODES.has(code) ? EXIT_USAGE : EXIT_FAILED;
+}
+
+const INVALID = /^The (?:request is|parameters are) not valid: /.source;
+
+/** Terms of the API in error messages, and the options of the command line that replace them. */
+const TERMINAL_WORDS: readonly (readonly [api: RegExp, words: string])[] = [
+  [/GET \/api\/bridge\/(sessions|schedules) lists them/, 'trestle $1 lists them'],
+  [/GET \/api\/bridge\/sessions\/(\S+)\/turns lists/, 'trestle sessions show $1 lists'],
+  [/^workingDirectory cannot be used/, 'the folder (--folder) cannot be used'],
+  [/^routing\.worktree cannot be used/, '--worktree cannot be used'],
+  [/start one with routing\.worktree/, 'start one with trestle run --worktree'],
+  [/Send it with session\.message,/, 'Send it with trestle run --session,'],
+  [new RegExp(`${INVALID}(cron|every|timezone|from|to|tag|owner)\\b`), '--$1'],
+  [new RegExp(`${INVALID}expires_at\\b`), '--expires'],
+  [new RegExp(INVALID), ''],
+];
+
+export function inTerminalWords(message: string): string {
+  return TERMINAL_WORDS.reduce((text, [api, words]) => text.replace(api, words), message);
+}
+
 /** An error as a person at the terminal needs it: a line (all problems of a configuration, one each) and the exit code. */
 export function describeFailure(error: unknown): { readonly exit: number; readonly text: string } {
   if (error instanceof ConfigurationError) {
@@ -66,8 +106,10 @@ export function describeFailure(error: unknown): { readonly exit: number; readon
   }
   if (error instanceof AppError && Object.hasOwn(errors, error.code)) {
     const { code, message } = describeError(errors, error);
-    const exit = CONFIGURATION_CODES.has(code) ? EXIT_CONFIGURATION : EXIT_FAILED;
-    return { exit, text: `trestle: ${message}\n` };
+    const exit = CONFIGURATION_CODES.has(code)
+      ? EXIT_CONFIGURATION
+      : exitOfRefusal(code === 'COMMAND_REFUSED' ? error.details.code : code);
+    return { exit, text: `trestle: ${inTerminalWords(message)}\n` };
   }
   const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   return { exit: EXIT_FAILED, text: `trestle: unexpected error, please report it: ${reason.split('\n')[0]}\n` };

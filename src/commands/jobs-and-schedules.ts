@@ -4,7 +4,7 @@ import type { TrestleClient } from '../client/trestle-client.ts';
 import { type CommandContext, EXIT_USAGE, fail, print } from './command-context.ts';
 import { withTeamOption } from './load-settings.ts';
 import { MCP_OPTION, readMcpFiles } from './run.ts';
-import { age, commandAction, oneOf, table, wholeNumber } from './sessions.ts';
+import { commandAction, moment, oneOf, table, when, wholeNumber } from './sessions.ts';
 import { oneLine } from './turn-display.ts';
 
 type Schedule = Awaited<ReturnType<TrestleClient['schedules']['get']>>;
@@ -16,7 +16,6 @@ const MAX_NAME = 40;
 /** `trestle schedules`. */
 export function registerSchedules(program: Command, context: CommandContext): void {
   const action = commandAction(context);
-  const { stdout } = context;
   const schedules = withTeamOption(program.command('schedules'))
     .summary('run tasks on a schedule')
     .description('Lists the schedules of the running server, the newest first.')
@@ -69,7 +68,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
         const { jobs } = await trestle.jobs.list({ scheduleId, limit: 5 });
         const rows = jobs.map(({ status, createdAt, jobId, errorCode }) => [
           status,
-          age(Date.now() - Date.parse(createdAt)),
+          when(createdAt, Date.now()),
           jobId,
           errorCode ?? '',
         ]);
@@ -86,9 +85,12 @@ export function registerSchedules(program: Command, context: CommandContext): vo
       .description(enabled ? 'Resumes a paused schedule.' : 'Pauses a schedule until it is resumed.')
       .argument('<schedule>', SCHEDULE)
       .action(
-        action((scheduleId = '') => async (trestle) => {
-          const { nextAt } = await trestle.schedules.update(scheduleId, { enabled });
-          stdout(nextAt === null ? `Paused ${scheduleId}.\n` : `Resumed ${scheduleId}; next: ${moment(nextAt)}.\n`);
+        action((scheduleId = '') => async (trestle, command) => {
+          const schedule = await trestle.schedules.update(scheduleId, { enabled });
+          const { nextAt } = schedule;
+          const text =
+            nextAt === null ? `Paused ${scheduleId}.\n` : `Resumed ${scheduleId}; next: ${moment(nextAt)}.\n`;
+          print(command, context, schedule, text);
         }),
       );
   }
@@ -97,9 +99,9 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .description('Removes a schedule. The jobs it created are kept.')
     .argument('<schedule>', SCHEDULE)
     .action(
-      action((scheduleId = '') => async (trestle) => {
+      action((scheduleId = '') => async (trestle, command) => {
         await trestle.schedules.remove(scheduleId);
-        stdout(`Removed ${scheduleId}.\n`);
+        print(command, context, { scheduleId, removed: true }, `Removed ${scheduleId}.\n`);
       }),
     );
   schedules
@@ -125,6 +127,9 @@ function readSchedule(
   );
   if ((cron === undefined) === (every === undefined)) {
     return fail(context, 'give --cron or --every, such as --cron "0 8 * * 1-5" or --every 6h', EXIT_USAGE);
+  }
+  if (every !== undefined && text('timezone') !== undefined) {
+    return fail(context, '--timezone is for --cron; leave it out with --every', EXIT_USAGE);
   }
   if (every !== undefined && !/^\d{1,9}[mhd]$/.test(every)) {
     return fail(context, '--every takes a number with m, h or d, such as 30m, 6h or 1d', EXIT_USAGE);
@@ -153,7 +158,7 @@ function scheduleTable(schedules: readonly Schedule[], now: number): string {
   return table(
     schedules.map((schedule) => [
       schedule.scheduleId,
-      schedule.enabled ? `in ${age((schedule.nextAt ?? now) - now)}` : 'paused',
+      schedule.enabled ? when(schedule.nextAt ?? now, now) : 'paused',
       timesOf(schedule),
       schedule.last?.result ?? '',
       oneLine(schedule.name, MAX_NAME),
@@ -184,10 +189,6 @@ function scheduleText(schedule: Schedule): string {
 
 function timesOf({ cron, every, timezone }: Schedule): string {
   return cron === null ? `every ${every}` : `${cron} ${timezone}`;
-}
-
-function moment(time: number): string {
-  return new Date(time).toISOString().slice(0, 16).replace('T', ' ').concat(' UTC');
 }
 
 type Job = Awaited<ReturnType<TrestleClient['jobs']['list']>>['jobs'][number];
@@ -248,13 +249,13 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .description('Cancels a waiting or running job.')
     .argument('<job>', JOB)
     .action(
-      action((jobId = '') => async (trestle) => {
+      action((jobId = '') => async (trestle, command) => {
         const { status, sessionId } = await findJob(trestle, jobId, context);
         if (status !== 'pending' && status !== 'running') {
           return fail(context, `the job "${jobId}" has already ended: ${status}`);
         }
         await trestle.session(sessionId).cancel();
-        context.stdout(`Cancelled ${jobId}.\n`);
+        print(command, context, { jobId, cancelled: true }, `Cancelled ${jobId}.\n`);
       }),
     );
 }
@@ -270,7 +271,7 @@ function jobTable(jobs: readonly Job[], now: number): string {
   return table(
     jobs.map(({ status, createdAt, jobId, providerId, errorCode, taskPrompt }) => [
       status,
-      age(now - Date.parse(createdAt)),
+      when(createdAt, now),
       jobId,
       providerId,
       errorCode ?? '',

@@ -3,6 +3,7 @@ import { parseDuration } from '../platform/config/setting.ts';
 import type { ControlResult } from '../system/controls.ts';
 import { type CommandContext, print } from './command-context.ts';
 import { callFromCommand, commaList } from './load-settings.ts';
+import { when } from './sessions.ts';
 
 const NONE = 'none';
 const MAX_GRACE_MS = 86_400_000;
@@ -217,10 +218,15 @@ function keyLine(key: KeyInfo): string {
     key.max_parallel !== null && `${key.max_parallel} calls at the same time`,
     key.store_content !== null && `stores ${STORED[key.store_content]}`,
     key.budget !== null && `${key.budget.usd} USD/${key.budget.period}`,
-    key.expires_at !== null && `until ${key.expires_at}`,
+    key.expires_at !== null && expiry(key.expires_at),
     key.owner !== '' && `owner ${key.owner}`,
   ].filter((limit) => limit !== false);
   return `  ${key.id}  ${key.hint}...  ${key.name}${limits.length === 0 ? '' : `  (${limits.join('; ')})`}\n`;
+}
+
+function expiry(time: string): string {
+  const now = Date.now();
+  return `${Date.parse(time) > now ? 'expires' : 'expired'} ${when(time, now)}`;
 }
 
 function readModels(text: string): readonly string[] {

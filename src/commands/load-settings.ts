@@ -6,7 +6,15 @@ import { secretValues, settingEntries } from '../platform/config/setting-declara
 import { createLogger, type Logger, type LoggerOptions } from '../platform/log/logger.ts';
 import type { ControlMethod, ControlResult, ServerAccess } from '../system/controls.ts';
 import { dataDirectory, type ServiceName, type Settings, settingsDeclaration } from '../system/settings.ts';
-import { type CommandContext, EXIT_USAGE, fail, type GivenCommand, type Options } from './command-context.ts';
+import {
+  type CommandContext,
+  EXIT_USAGE,
+  exitOfRefusal,
+  fail,
+  type GivenCommand,
+  inTerminalWords,
+  type Options,
+} from './command-context.ts';
 import { findLogin, hostOf, loginFile, refuseEnded } from './server-login.ts';
 
 /** The settings for a command, from its options (`command.optsWithGlobals()`). Throws a `ConfigurationError`. */
@@ -205,22 +213,13 @@ async function useServer<Result>(
       refuseEnded(server.url, context);
     }
     const { printable } = await import('./turn-display.ts');
-    return fail(context, `${printable(inTerminalWords(error.message))} (${error.code})`);
+    const exit = exitOfRefusal(error.code);
+    const code = exit === EXIT_USAGE ? '' : ` (${error.code})`;
+    return fail(context, `${printable(inTerminalWords(error.message))}${code}`, exit);
   } finally {
     trestle.close();
     await server.close();
   }
-}
-
-/** Terms of the API in error messages, and the options of the command line that replace them. */
-const TERMINAL_WORDS: readonly (readonly [api: RegExp, words: string])[] = [
-  [/GET \/api\/bridge\/(sessions|schedules) lists them/, 'trestle $1 lists them'],
-  [/^workingDirectory cannot be used/, 'the folder (--folder) cannot be used'],
-  [/^routing\.worktree cannot be used/, '--worktree cannot be used'],
-];
-
-function inTerminalWords(message: string): string {
-  return TERMINAL_WORDS.reduce((text, [api, words]) => text.replace(api, words), message);
 }
 
 /** Lets a command, and its subcommands, work for a team. */

@@ -15,6 +15,7 @@ import {
   serverToLogIn,
   storeLogin,
 } from './server-login.ts';
+import { when } from './sessions.ts';
 import { oneLine, printable } from './turn-display.ts';
 
 const SCOPES = ['bridge', 'completions', 'account'];
@@ -248,9 +249,10 @@ function readDays(text: string, context: CommandContext): number {
 function* tokenLines({ tokens }: ServerAnswer['body'], ownId: string): Generator<string> {
   if (!Array.isArray(tokens) || tokens.length === 0) return yield 'There are no tokens.\n';
   for (const one of tokens as readonly Readonly<Record<string, unknown>>[]) {
-    const [id, hint, until] = [one.id, one.hint, one.expiresAt].map((value) => printable(String(value)));
+    const [id, hint] = [one.id, one.hint].map((value) => printable(String(value)));
+    const expires = printable(when(String(one.expiresAt), Date.now()));
     const scopes = Array.isArray(one.scopes) ? printable(one.scopes.join(', ')) : '';
     const own = id === ownId ? '  (this machine)' : '';
-    yield `  ${id}  ${hint}...  until ${until?.slice(0, 10)}  ${scopes}  ${oneLine(String(one.name), 60)}${own}\n`;
+    yield `  ${id}  ${hint}...  expires ${expires}  ${scopes}  ${oneLine(String(one.name), 60)}${own}\n`;
   }
 }

@@ -4,7 +4,7 @@ import { registerAgents } from './agents.ts';
 import { registerBackup, registerCopy, registerRestore, registerSecretKey } from './backup.ts';
 import { registerChat } from './chat.ts';
 import { registerCluster, registerDrain, registerNodes, registerRunner } from './cluster.ts';
-import { type CommandContext, CommandExit, describeFailure, EXIT_USAGE, fail } from './command-context.ts';
+import { type CommandContext, CommandExit, describeFailure, EXIT_CODES, EXIT_USAGE, fail } from './command-context.ts';
 import { registerConfig, registerDoctor } from './config.ts';
 import { registerInit } from './init.ts';
 import { registerJobs, registerSchedules } from './jobs-and-schedules.ts';
@@ -29,7 +29,8 @@ Examples:
   trestle config print --sources         the settings in force, and where each comes from
   trestle backup ./backup-monday
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 78 wrong configuration.`;
+Exit codes:
+${EXIT_CODES.map(([code, meaning]) => `  ${String(code).padEnd(3)}  ${meaning}`).join('\n')}`;
 
 /** The whole command line, one file for each topic. What a command needs beyond this is imported when it runs. */
 export function buildProgram(context: CommandContext): Command {

@@ -347,16 +347,14 @@ async function show(
   isAsked: boolean,
 ): Promise<string> {
   const display = createTurnDisplay(context);
-  const notices = isJson
-    ? undefined
-    : createWaitNotices({ trestle, sessionId, isAsked, clock: systemClock, say: display.say });
+  const notices = createWaitNotices({ trestle, sessionId, isAsked, clock: systemClock, say: display.say });
   try {
     for await (const update of turn) {
-      notices?.seen(update);
+      notices.seen(update);
       if (!isJson && !isInterrupted()) display.show(update);
     }
   } finally {
-    notices?.stop();
+    notices.stop();
   }
   const result = await turn.result;
   if (isJson) context.stdout(`${JSON.stringify(result)}\n`);

@@ -162,6 +162,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .option('--step <number>', 'of a parallel run or a race: the step to merge; the winner of a race unless given')
     .action(
       action((sessionId = '') => async (trestle, command, { step }) => {
+        if (step !== undefined && !/^\d{1,3}$/.test(String(step))) fail(context, '--step takes a number', EXIT_USAGE);
         const chosen = step === undefined ? {} : { step: Number(step) };
         const merged = await trestle.sessions.merge(sessionId, chosen).catch(nameFiles('in the way', context));
         print(command, context, merged, pathLines('merged', merged.files) || 'There was nothing to merge.\n');
@@ -194,9 +195,10 @@ export function registerSessions(program: Command, context: CommandContext): voi
       )
       .argument('<session>', SESSION)
       .action(
-        action((sessionId = '') => async (trestle) => {
+        action((sessionId = '') => async (trestle, command) => {
           await trestle.sessions.update(sessionId, { archived });
-          context.stdout(`${archived ? 'Archived' : 'Unarchived'} ${sessionId}.\n`);
+          const text = `${archived ? 'Archived' : 'Unarchived'} ${sessionId}.\n`;
+          print(command, context, { sessionId, archived }, text);
         }),
       );
   }
@@ -209,10 +211,10 @@ export function registerSessions(program: Command, context: CommandContext): voi
       .description(description)
       .argument('<session>', SESSION)
       .action(
-        action((sessionId = '') => async (trestle) => {
+        action((sessionId = '') => async (trestle, command) => {
           await trestle.sessions.get(sessionId);
           await trestle.session(sessionId)[name]();
-          context.stdout(`${done} ${sessionId}.\n`);
+          print(command, context, { sessionId, [done.toLowerCase()]: true }, `${done} ${sessionId}.\n`);
         }),
       );
   }
@@ -234,7 +236,7 @@ function sessionTable(sessions: readonly SessionSummary[], now: number): string 
   return table(
     sessions.map(({ state, updatedAt, sessionId, providerId, turns, costUsd, title, doing }) => [
       state,
-      age(now - updatedAt),
+      when(updatedAt, now),
       sessionId,
       providerId,
       `${turns} ${turns === 1 ? 'turn' : 'turns'}`,
@@ -303,11 +305,23 @@ export function table(given: readonly (readonly string[])[], firstNumber = Numbe
     .join('');
 }
 
-export function age(ms: number): string {
-  const seconds = Math.max(0, Math.round(ms / 1000));
+/** A time in a list: `5 min ago`, `in 6 h`. */
+export function when(time: number | string, now: number): string {
+  const seconds = Math.round((new Date(time).getTime() - now) / 1000);
+  return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
+}
+
+function span(seconds: number): string {
   if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 86_400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.round(seconds / 3600);
+  return hours < 24 ? `${hours} h` : `${Math.round(seconds / 86_400)} d`;
+}
+
+/** A time outside of lists: `2030-01-31 08:00 UTC`. */
+export function moment(time: number | string): string {
+  return new Date(time).toISOString().slice(0, 16).replace('T', ' ').concat(' UTC');
 }
 
 /** Prints the files that prevented a call, from the details of its error, and throws the error again. */

@@ -222,11 +222,14 @@ async function callHere(service: RunningService, method: string, params: unknown
   } catch (error) {
     const errors = service.surface.errors;
     if (!isExpected(errors, error)) throw error;
-    throw new AppError('COMMAND_REFUSED', { reason: describeError(errors, error).message }, { cause: error });
+    const { code, message: reason } = describeError(errors, error);
+    throw new AppError('COMMAND_REFUSED', { reason, code }, { cause: error });
   }
 }
 
 function refusedThere(error: unknown): never {
   if (!(error instanceof RemoteError)) throw error;
-  throw new AppError('COMMAND_REFUSED', { reason: error.remoteMessage }, { cause: error });
+  const { code } = Object(error.data) as { readonly code?: unknown };
+  const reason = error.remoteMessage;
+  throw new AppError('COMMAND_REFUSED', { reason, ...(typeof code === 'string' && { code }) }, { cause: error });
 }

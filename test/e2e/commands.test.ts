@@ -37,6 +37,29 @@ test('wrong usage ends with 2, says what is wrong and which help to read', async
   }
 });
 
+test('every exit code is in the help, and wrong values end with 2, from services too', async (t) => {
+  const { stdout } = await runProgram(['--help']);
+  const [, list = ''] = /\nExit codes:\n((?: {2}\d.*\n)+)$/.exec(stdout) ?? [];
+  const codes = list.split('\n').flatMap((line) => (line === '' ? [] : Number.parseInt(line, 10)));
+  assert.deepEqual(codes, [0, 1, 2, 78, 130, 141]);
+  const place = ['--data-dir', await temporaryFolder(t)];
+  for (const [exit, said, ...command] of [
+    [78, /^trestle: There is no Trestle data/, 'sessions', 'show', 'x'],
+    [2, /^trestle: --expires is not a time such as/, 'key', 'create', 'x', '--expires', 'never'],
+    [0, /^$/, 'key', 'create', 'x', '--expires', '30d'],
+    [1, /^trestle: There is no open session "x"/, 'sessions', 'show', 'x'],
+    [2, /^trestle: --from is not a day/, 'usage', '--from', 'yesterday'],
+    [2, /^trestle: --to takes a URL/, 'copy', '--to', 'nowhere'],
+    [2, /^trestle: --cron is not a pattern/, 'schedules', 'add', 'x', '--cron', 'daily'],
+  ] as const) {
+    const { code, stderr } = await runProgram([...command, ...place]);
+    assert.match(stderr, said, command.join(' '));
+    assert.equal(code, exit, command.join(' '));
+  }
+  const listed = await runProgram(['key', 'list', ...place]);
+  assert.match(listed.stdout, /\(expires in 30 d\)\n$/);
+});
+
 test('O-07: a wrong configuration ends with 78 and shows all problems with their lines and the nearest names', async (t) => {
   const folder = await temporaryFolder(t);
   const config = join(folder, 'trestle.yaml');

@@ -90,6 +90,20 @@ test('sessions steer reaches the running turn, and fork copies a session', async
   }
 });
 
+test('run says on standard error what its turn waits for, also with --json', async () => {
+  const first = run(['--session', 'queue', '--model', 'demo/echo?delay=1500', 'one two three']);
+  await until('the first turn to run', async () =>
+    trestle.sessions.get('queue').then(
+      ({ session }) => session.state === 'running',
+      () => false,
+    ),
+  );
+  const second = await run(['--session', 'queue', '--json', 'next']);
+  assert.equal(second.stderr, 'waiting for the turn that runs in this session\n');
+  assert.equal(JSON.parse(second.stdout).status, 'completed');
+  assert.equal((await first).code, 0);
+});
+
 test('run hands a task to the server with --background', async () => {
   const { code, stdout } = await run(['--background', 'later']);
   assert.equal(code, 0);
@@ -244,7 +258,7 @@ test('sessions lists, shows, exports, archives and closes what ran', async () =>
     command('sessions', 'export', 'kept'),
     command('sessions', 'export', 'kept', '--json'),
   ]);
-  assert.match(list.stdout, /^idle {2}\d+ s +kept {2}builtin {2}2 turns .*Remember this \[31mline\n$/);
+  assert.match(list.stdout, /^idle {2}\d+ s ago +kept {2}builtin {2}2 turns .*Remember this \[31mline\n$/);
   assert.match(shown.stdout, /^session {2}kept\n/);
   assert.match(shown.stdout, /> Remember this .*line\n.*\n\nturn-\w+\n> and this one\nand this one\n$/s);
   assert.match(exported.stdout, /and this one/);
@@ -259,6 +273,25 @@ test('sessions lists, shows, exports, archives and closes what ran', async () =>
     JSON.parse(archived.stdout).sessions.map((session: { sessionId: string }) => session.sessionId),
     ['kept'],
   );
+  const json = ['--json', 'kept'];
+  for (const [verb, told] of [
+    ['archive', { sessionId: 'kept', archived: true }],
+    ['unarchive', { sessionId: 'kept', archived: false }],
+    ['cancel', { sessionId: 'kept', cancelled: true }],
+  ] as const) {
+    assert.deepEqual(JSON.parse((await command('sessions', verb, ...json)).stdout), told);
+  }
+  for (const [args, words] of [
+    [['undo', 'kept', 'turn-x'], /no turn "turn-x"; trestle sessions show kept lists its turns/],
+    [['merge', 'kept'], /start one with trestle run --worktree/],
+    [['steer', 'kept', 'x'], /Send it with trestle run --session, so that/],
+  ] as const) {
+    const refused = await command('sessions', ...args);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, words);
+  }
+  const step = await command('sessions', 'merge', 'kept', '--step', 'one');
+  assert.deepEqual([step.code, step.stderr], [2, 'trestle: --step takes a number\n']);
   assert.equal((await command('sessions', 'close', 'kept')).stdout, 'Closed kept.\n');
   const gone = ['show', 'close', 'cancel', 'export', 'archive', 'follow'].map(async (verb) => {
     const { code, stderr } = await command('sessions', verb, 'kept');
@@ -319,6 +352,8 @@ test('schedules are paused, resumed and removed; what is wrong is said', async (
   assert.deepEqual([gone.code, /There is no schedule/.test(gone.stderr)], [1, true]);
   const wrong = await command('schedules', 'add', 'x');
   assert.deepEqual([wrong.code, /give --cron or --every/.test(wrong.stderr)], [2, true]);
+  const zone = await command('schedules', 'add', 'x', '--every', '6h', '--timezone', 'Europe/Berlin');
+  assert.deepEqual([zone.code, /--timezone is for --cron/.test(zone.stderr)], [2, true]);
 });
 
 test('jobs lists, shows and cancels background work', async () => {
@@ -373,10 +408,10 @@ test('usage shows what calls and sessions have cost, in tables and as JSON', asy
   assert.deepEqual([group.code, group.stdout], [2, '']);
   assert.match(group.stderr, /--by takes one of model, day, key/);
   const day = await command('usage', '--from', 'yesterday');
-  assert.deepEqual([day.code, day.stdout], [1, '']);
-  assert.match(day.stderr, /from is not a day such as/);
+  assert.deepEqual([day.code, day.stdout], [2, '']);
+  assert.match(day.stderr, /^trestle: --from is not a day such as/);
   const turned = await command('usage', '--from', '2020-02-01', '--to', '2020-01-01');
-  assert.deepEqual([turned.code, turned.stdout], [1, '']);
+  assert.deepEqual([turned.code, turned.stdout], [2, '']);
   assert.match(turned.stderr, /to \(2020-01-01\) is before from \(2020-02-01\)/);
   const terminal = startInTerminal(t, ['usage', ...data], { workingDirectory: folder });
   assert.equal(await terminal.ended, 0);

@@ -155,8 +155,8 @@ async function use(): Promise<void> {
     [['schedules', 'add', 'Hello', '--cron', '0 8 * * *', '--folder', project], 0, /^Added\.\n/],
     [
       ['schedules', 'add', 'Hello', '--cron', '0 8 * *'],
-      1,
-      /cron is not a pattern of five fields such as "0 8 \* \* 1-5" /,
+      2,
+      /--cron is not a pattern of five fields such as "0 8 \* \* 1-5" /,
     ],
     [['models', 'test', 'demo/echo'], 0, /^ok {2}demo\/echo/],
     [['usage'], 0, /demo\/agent/],
@@ -168,7 +168,7 @@ async function use(): Promise<void> {
   await take([person, 0, new RegExp(`http://${listen}/set-password#token=[\\w-]{43}\\n`)]);
   await takeAll([
     [person, 1, /taken|registered|exists/],
-    [['user', 'role', 'ann@example.org', 'king'], 1, /There is no such role; use one of root, admin/],
+    [['user', 'role', 'ann@example.org', 'king'], 2, /There is no such role; use one of root, admin/],
     [['backup', './backup'], 0, /accounts\.users/],
   ]);
   await take([['restore', './backup'], 1, /is in use by process \d+; stop it first/]);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { SessionUpdate, StructuredEvent, TrestleClient, Turn } from '../../src/client/trestle-client.ts';
+import { moment, when } from '../../src/commands/sessions.ts';
 import { createTurnDisplay, createWaitNotices } from '../../src/commands/turn-display.ts';
 import { createFakeClock } from '../kit/fake-clock.ts';
 
@@ -146,4 +147,13 @@ test('a turn that is silent for long is looked at less and less often, and as of
   looks = 0;
   await clock.advance(2000);
   assert.ok(looks >= 1, 'looks again soon after an update');
+});
+
+test('lists show how long ago or in how long, to the nearest unit', () => {
+  const now = Date.UTC(2030, 0, 31, 8);
+  const shownTimes = [0, -59, 61, -3599, 6 * 3600 - 1, -36 * 3600, 30 * 86_400].map((s) => when(now + s * 1000, now));
+  const expected = ['0 s ago', '59 s ago', 'in 1 min', '1 h ago', 'in 6 h', '2 d ago', 'in 30 d'];
+  assert.deepEqual(shownTimes, expected);
+  assert.equal(when(new Date(now).toISOString(), now), '0 s ago');
+  assert.equal(moment(now), '2030-01-31 08:00 UTC');
 });
