@@ -45,7 +45,9 @@ export async function prepareDataDirectory(folder: string): Promise<DataFiles> {
     await makeFolder(folder);
     await access(folder, constants.R_OK | constants.W_OK | constants.X_OK);
   } catch (error) {
-    throw new AppError('DATA_DIRECTORY_UNUSABLE', { folder, reason: errorCode(error) }, { cause: error });
+    const code = errorCode(error);
+    const reason = code === 'EEXIST' || code === 'ENOTDIR' ? 'it is a file, or below one' : code;
+    throw new AppError('DATA_DIRECTORY_UNUSABLE', { folder, reason }, { cause: error });
   }
   return dataFiles(folder);
 }

@@ -207,8 +207,11 @@ export function dataFilesOf(options: StoreAccessOptions): Promise<DataFiles> {
 
 /** The same for what needs data. Throws NO_DATA: a mistyped folder must not become an empty installation. */
 export async function existingDataFiles(options: StoreAccessOptions): Promise<DataFiles> {
-  if (!hasData(options)) throw new AppError('NO_DATA', { folder: placesOf(options).folder });
-  return dataFilesOf(options);
+  if (hasData(options)) return dataFilesOf(options);
+  const { folder } = placesOf(options);
+  // What this user may not read looks empty.
+  if (existsSync(folder)) await prepareDataDirectory(folder);
+  throw new AppError('NO_DATA', { folder });
 }
 
 /** Whether a server or a command has made a database. */

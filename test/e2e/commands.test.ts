@@ -206,6 +206,19 @@ test('commands that need data refuse a folder without any, and create nothing th
   assert.deepEqual([existsSync(folder), existsSync(target)], [false, false]);
 });
 
+test('a data directory that is a file is named as such', async (t) => {
+  const file = join(await temporaryFolder(t), 'notes.txt');
+  await writeFile(file, '');
+  for (const command of [['sessions'], ['run', 'x'], ['key', 'list'], ['key', 'create', 'x'], ['models'], ['agents']]) {
+    const { code, stderr } = await runProgram([...command, '--data-dir', file]);
+    const said =
+      command[0] === 'agents' || command[0] === 'models'
+        ? ''
+        : `trestle: The data directory ${file} cannot be used (it is a file, or below one); choose another with --data-dir.\n`;
+    assert.deepEqual([code, stderr], [said === '' ? 0 : 78, said], command.join(' '));
+  }
+});
+
 test('commands that only look leave nothing behind where there is no data', async (t) => {
   const parent = await temporaryFolder(t);
   const environment = { TMPDIR: await temporaryFolder(t) };

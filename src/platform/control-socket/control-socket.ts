@@ -68,7 +68,7 @@ function listen(server: Server, path: string): Promise<void> {
 
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /** The errors of a socket file without a server, and of a missing file. */
-const NOBODY = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTSOCK']);
+const NOBODY = new Set(['ENOENT', 'ENOTDIR', 'ECONNREFUSED', 'ENOTSOCK']);
 
 /**
  * Calls one method of the server that owns the data. Undefined when no server runs: then the caller opens the files

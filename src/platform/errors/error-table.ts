@@ -148,7 +148,7 @@ export const platformErrors = {
   ADDRESS_NOT_AVAILABLE: { status: 500, message: 'Cannot listen on {host}: this machine does not have that address.' },
   PORT_IN_USE: {
     status: 500,
-    message: 'Port {port} on {host} is in use{owner}; stop that program, or choose another port.',
+    message: 'Port {port} on {host} is in use{owner}; stop that program, or choose another port (--listen).',
   },
   SOCKET_PATH_TOO_LONG: {
     status: 500,
