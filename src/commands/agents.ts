@@ -29,6 +29,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
     .command('install')
     .description('Installs agents with npm, in exact versions and without install scripts.')
     .argument('<names...>', 'ids of agents')
+    .addHelpText('after', '\nExamples:\n  trestle agents install opencode claude')
     .action((names: readonly string[], _given: unknown, command: Command) =>
       installAll(names, command.optsWithGlobals(), context),
     );
@@ -36,6 +37,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
     .command('update')
     .description('Updates the agents that were installed with this command to the versions of this release.')
     .argument('[names...]', 'ids of agents; all installed ones unless given')
+    .addHelpText('after', '\nExamples:\n  trestle agents update\n  trestle agents update opencode')
     .action(async (names: readonly string[], _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();
       const known = await (await open(options, context)).outdated();
@@ -47,6 +49,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
     .command('remove')
     .description('Removes agents that were installed with this command.')
     .argument('<names...>', 'ids of agents')
+    .addHelpText('after', '\nExamples:\n  trestle agents remove opencode')
     .action(async (names: readonly string[], _given: unknown, command: Command) => {
       const programs = await open(command.optsWithGlobals(), context);
       const removed: string[] = [];
@@ -62,6 +65,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
       'Runs one turn ("Say OK") with an agent, and prints how long it took. Exits with 1 when the turn failed.',
     )
     .argument('<name>', 'the id of the agent')
+    .addHelpText('after', '\nExamples:\n  trestle agents test builtin\n  trestle agents test opencode --json')
     .action((name: string, _given: unknown, command: Command) => tryAgent(name, command.optsWithGlobals(), context));
   agents
     .command('login')
@@ -70,6 +74,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
     )
     .argument('<name>', 'the id of the agent')
     .option('--method <id>', 'the login method, one of those that the agent offers')
+    .addHelpText('after', '\nExamples:\n  trestle agents login opencode')
     .action((name: string, _given: unknown, command: Command) => logIn(name, command.optsWithGlobals(), context));
 }
 

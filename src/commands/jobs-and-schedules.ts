@@ -45,6 +45,10 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .option(...MCP_OPTION)
     .option('--overlap <what>', 'what to do while the last job is still open: skip (the default) or queue')
     .option('--catch-up <what>', 'how many missed times to catch up on: none (the default) or one')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle schedules add "summarise the open issues" --cron "0 8 * * 1-5" --timezone Europe/Berlin\n  trestle schedules add "look for new releases" --every 6h --agent codex --folder .',
+    )
     .action(
       action(
         (prompt = '') =>
@@ -62,6 +66,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .command('show')
     .description('Shows a schedule with its next times and latest jobs.')
     .argument('<schedule>', SCHEDULE)
+    .addHelpText('after', '\nExamples:\n  trestle schedules show sch_01m7jjcdxt91frsf4t5meyw9a0')
     .action(
       action((scheduleId = '') => async (trestle, command) => {
         const schedule = await trestle.schedules.get(scheduleId);
@@ -228,6 +233,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .command('show')
     .description('Prints a job with its result and every attempt to deliver it, as JSON.')
     .argument('<job>', JOB)
+    .addHelpText('after', '\nExamples:\n  trestle jobs show job-01m7j5adcfb770yc2xwtdfhqkt')
     .action(
       action((jobId = '') => async (trestle) => {
         context.stdout(`${JSON.stringify(await findJob(trestle, jobId, context), undefined, 2)}\n`);
@@ -237,6 +243,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .command('again')
     .description('Runs an ended job again, as a new job.')
     .argument('<job>', JOB)
+    .addHelpText('after', '\nExamples:\n  trestle jobs again job-01m7j5adcfb770yc2xwtdfhqkt')
     .action(
       action((jobId = '') => async (trestle, command) => {
         await findJob(trestle, jobId, context);

@@ -60,6 +60,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('show')
     .description('Shows a session with its last turns.')
     .argument('<session>', SESSION)
+    .addHelpText('after', '\nExamples:\n  trestle sessions show my-session\n  trestle sessions show my-session --json')
     .action(
       action((sessionId = '') => async (trestle, command) => {
         const { session } = await trestle.sessions.get(sessionId);
@@ -72,6 +73,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Shows the updates of a session as they happen, until Ctrl-C.')
     .argument('<session>', SESSION)
     .option('--ask', 'show the questions of the agent, and answer them with keys')
+    .addHelpText('after', '\nExamples:\n  trestle sessions follow my-session --ask')
     .action(
       action((sessionId = '') => async (trestle, _command, { json, ask }) => {
         const { session } = await trestle.sessions.get(sessionId);
@@ -102,6 +104,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     )
     .argument('<session>', SESSION)
     .argument('<message>', 'what to tell the agent')
+    .addHelpText('after', '\nExamples:\n  trestle sessions steer my-session "Use tabs, please"')
     .action(
       action((sessionId = '', text = '') => async (trestle, command) => {
         const steered = await trestle.sessions.steer(sessionId, text);
@@ -113,6 +116,10 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Copies a session with its conversation, and prints the id of the copy; continue it with --session.')
     .argument('<session>', SESSION)
     .option('--turn <turn>', 'the last turn that the copy has; all turns unless given')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle sessions fork my-session\n  trestle sessions fork my-session --turn turn-01m7rnfnkwk2m3p7s0afscqzsj',
+    )
     .action(
       action((sessionId = '') => async (trestle, command, { turn }) => {
         const copy = await trestle.sessions.fork(sessionId, typeof turn === 'string' ? { turnId: turn } : {});
@@ -125,6 +132,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .argument('<session>', SESSION)
     .option('--turn <turn>', 'since this turn began, not the session')
     .option('--diff', 'show the changes of each file')
+    .addHelpText('after', '\nExamples:\n  trestle sessions changes my-session --diff')
     .action(
       action((sessionId = '') => async (trestle, command, { turn, diff }) => {
         const since = typeof turn === 'string' ? { turnId: turn } : {};
@@ -146,6 +154,10 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Restores the files that a turn has changed to their state before the turn.')
     .argument('<session>', SESSION)
     .argument('[turn]', 'the id of the turn; the last one unless given')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  trestle sessions undo my-session\n  trestle sessions undo my-session turn-01m7rnfnkwk2m3p7s0afscqzsj',
+    )
     .action(
       action((sessionId = '', given = '') => async (trestle, command) => {
         const turns = given === '' ? (await trestle.sessions.turns(sessionId, { limit: 2 })).turns : [];
@@ -160,6 +172,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Merges the worktree of a session into the branch that is checked out in its repository.')
     .argument('<session>', SESSION)
     .option('--step <number>', 'of a parallel run or a race: the step to merge; the winner of a race unless given')
+    .addHelpText('after', '\nExamples:\n  trestle sessions merge my-session')
     .action(
       action((sessionId = '') => async (trestle, command, { step }) => {
         if (step !== undefined && !/^\d{1,3}$/.test(String(step))) fail(context, '--step takes a number', EXIT_USAGE);
@@ -172,6 +185,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('export')
     .description('Prints a whole session as Markdown, or with --json as JSON.')
     .argument('<session>', SESSION)
+    .addHelpText('after', '\nExamples:\n  trestle sessions export my-session > session.md')
     .action(
       action((sessionId = '') => async (trestle, _command, { json }) => {
         const form = json === true ? 'json' : 'markdown';
