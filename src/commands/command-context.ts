@@ -79,8 +79,6 @@ export function exitOfRefusal(code: unknown): number {
   return USAGE_CODES.has(code) ? EXIT_USAGE : EXIT_FAILED;
 }
 
-const INVALID = /^The (?:request is|parameters are) not valid: /.source;
-
 /** Terms of the API in error messages, and the options of the command line that replace them. */
 const TERMINAL_WORDS: readonly (readonly [api: RegExp, words: string])[] = [
   [/GET \/api\/bridge\/(sessions|schedules) lists them/, 'trestle $1 lists them'],
@@ -89,9 +87,9 @@ const TERMINAL_WORDS: readonly (readonly [api: RegExp, words: string])[] = [
   [/^routing\.worktree cannot be used/, '--worktree cannot be used'],
   [/start one with routing\.worktree/, 'start one with trestle run --worktree'],
   [/Send it with session\.message,/, 'Send it with trestle run --session,'],
-  [new RegExp(`${INVALID}(cron|every|timezone|from|to|tag|owner)\\b`), '--$1'],
-  [new RegExp(`${INVALID}expires_at\\b`), '--expires'],
-  [new RegExp(INVALID), ''],
+  [/^The (?:request is|parameters are) not valid: (?=.)/, ''],
+  [/^(cron|every|timezone|from|to|tag|owner)(?= (?:is|must|\())/, '--$1'],
+  [/^expires_at(?= )/, '--expires'],
 ];
 
 export function inTerminalWords(message: string): string {
