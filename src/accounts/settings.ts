@@ -22,7 +22,7 @@ const port = (fallback: number, description: string) =>
 
 const proxyNode = setting.group('', {
   id: setting.text({ ...ID, description: 'Id of the agent.' }),
-  name: setting.text({ default: '', description: 'Its name for people. Empty: the id.' }),
+  name: setting.text({ default: '', description: 'The name to show. Empty: the id.' }),
   token: setting.token({
     default: '',
     reload: true,

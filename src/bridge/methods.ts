@@ -32,7 +32,7 @@ export interface ServedMethods {
 export const bridgeNotifications = [
   {
     name: 'session.update',
-    summary: 'What happens in a session that the client uses or follows.',
+    summary: 'Reports what happens in a session that the client uses or follows.',
     params: SessionUpdate,
   },
 ] as const;
@@ -65,14 +65,14 @@ function familyOf({
   return [
     {
       name: 'acp.capabilities',
-      summary: 'What this bridge can do, and which agents and gateways are available right now.',
+      summary: 'Returns what this bridge can do, and which agents and gateways are available now.',
       params: Type.Object({}),
       result: Capabilities,
       handle: () => rawJson(capabilitiesText()),
     },
     defineMethod({
       name: 'app.routing.resolve',
-      summary: 'Who would do the work, without doing it.',
+      summary: 'Returns which agent would do the work, without starting it.',
       params: ResolveParams,
       result: RoutingResolution,
       handle: ({ taskPrompt = '', routing = {} }) =>
@@ -80,7 +80,7 @@ function familyOf({
     }),
     defineMethod({
       name: 'session.start',
-      summary: 'Starts a session, or starts it afresh, and runs its first turn.',
+      summary: 'Starts or restarts a session and runs its first turn.',
       params: StartParams,
       result: SessionResult,
       handle: (params, call: MethodCall<BridgeClient>) => sessions.turn('session.start', params, call),
@@ -94,14 +94,14 @@ function familyOf({
     }),
     defineMethod({
       name: 'session.cancel',
-      summary: 'Stops what runs and what waits in a session, or in every session of a thread.',
+      summary: 'Stops the running and waiting turns of a session, or of all sessions of a thread.',
       params: SessionName,
       result: Accepted,
       handle: sessions.cancel,
     }),
     defineMethod({
       name: 'session.close',
-      summary: 'Ends a session, or every session of a thread, and removes its state.',
+      summary: 'Ends a session, or all sessions of a thread, and removes their state.',
       params: SessionName,
       result: Accepted,
       handle: sessions.close,

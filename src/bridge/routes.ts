@@ -27,7 +27,7 @@ export interface RouteParts {
 }
 
 const op = {
-  ping: { summary: 'Which release runs here.', response: { 200: Ping } },
+  ping: { summary: 'Returns the version that runs here.', response: { 200: Ping } },
   call: { summary: 'JSON-RPC over HTTP; with "Accept: text/event-stream" as a stream of events.', raw: true },
   callGateway: {
     summary: 'JSON-RPC that another bridge has forwarded to a gateway of this one.',
@@ -83,7 +83,8 @@ export function bridgeUpgrades({ access, overSocket, live }: RouteParts): readon
       path: '/api/bridge/live',
       guard: access.workbench,
       error: WorkbenchError,
-      summary: 'JSON-RPC over WebSocket: `watch` tells which sessions change, `follow` sends the updates of a session.',
+      summary:
+        'JSON-RPC over WebSocket: `watch` reports which sessions change, `follow` sends the updates of a session.',
       accept: live.accept,
       stillAllowed: access.stillAllowed,
       onRevoked: access.onRevoked,

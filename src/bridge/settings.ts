@@ -217,7 +217,7 @@ export const agentsSettings = setting.group('The agents that do the work.', {
   custom: setting.list(
     setting.group('', {
       id: setting.text({ pattern: AGENT_ID, expects: AGENT_ID_WORDS, description: 'Its id in the catalog.' }),
-      label: setting.text({ default: '', description: 'Its name for people. Empty: the id.' }),
+      label: setting.text({ default: '', description: 'The name to show. Empty: the id.' }),
       category: setting.choice(['native', 'protocol-adapter'], {
         default: 'protocol-adapter',
         description: 'The category that the catalog shows.',
@@ -247,7 +247,7 @@ export const gatewaySettings = setting.group('The gateway runtime, and the tools
     expects: AGENT_ID_WORDS,
     description: 'Id of the gateway provider.',
   }),
-  label: setting.text({ default: 'OpenClaw', description: 'Its name for people.' }),
+  label: setting.text({ default: 'OpenClaw', description: 'The name to show.' }),
   url: setting.url({
     schemes: ['ws', 'wss'],
     default: '',
@@ -371,7 +371,7 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
     routes: setting.list(
       setting.group('', {
         target_node_id: nodeId('The node to be reached.'),
-        next_hop_node_id: nodeId('The node that requests for it are handed to.'),
+        next_hop_node_id: nodeId('The node to which its requests are forwarded.'),
       }),
       { description: 'Next hops for nodes that are not reached directly.' },
     ),

@@ -53,7 +53,7 @@ export interface Schedules {
    */
   update(scheduleId: string, changes: ScheduleChanges, options?: CallOptions): Promise<Schedule>;
   /**
-   * Makes a job of a schedule now, beside its times.
+   * Runs a schedule now, in addition to its set times.
    *
    * @example
    * ```ts
@@ -63,7 +63,7 @@ export interface Schedules {
    */
   run(scheduleId: string, options?: CallOptions): Promise<SubmittedJob>;
   /**
-   * Removes a schedule. The jobs that it made stay.
+   * Removes a schedule. Its jobs stay.
    *
    * @example
    * ```ts

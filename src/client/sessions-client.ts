@@ -136,7 +136,7 @@ export interface Sessions {
     options?: CallOptions,
   ): AsyncIterable<string>;
   /**
-   * Puts the files that a turn has changed back as they were before it. Fails with FILES_CHANGED, and `data.files`, when one
+   * Restores the files that a turn has changed to their state before the turn. Fails with FILES_CHANGED, and `data.files`, when one
    * of them was changed since: then nothing is undone.
    *
    * @example

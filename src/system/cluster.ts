@@ -35,7 +35,7 @@ export const Instances = Type.Object(
         sessions: Type.Integer({ description: 'Sessions with a turn that runs or waits there.' }),
         sockets: Type.Integer({ description: 'Open WebSockets.' }),
         settingsDigest: Type.String({
-          description: 'Of the settings that all instances must agree on: equal where the settings are.',
+          description: 'A digest of the settings that must be equal on all instances.',
         }),
         isThis: Type.Boolean({ description: 'Whether this instance has sent the response.' }),
       }),

@@ -177,7 +177,7 @@ const SystemFacts = Type.Object({
     description: '`open`: no credential is needed. `session`: people log in. `token`: only the token of the bridge.',
   }),
   setupNeeded: Type.Boolean({ description: 'True until the first administrator exists.' }),
-  proxyNodes: Type.Boolean({ description: 'Whether proxy nodes are served here.' }),
+  proxyNodes: Type.Boolean({ description: 'Whether this server serves proxy nodes.' }),
   console: Type.Boolean({ description: 'False: only the pages for logging in are served, not the console.' }),
 });
 
@@ -244,7 +244,7 @@ export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurfac
       defineRoute(
         'GET /api/system',
         anyone,
-        { summary: 'Which services run here, and how to sign in.', response: { 200: SystemFacts } },
+        { summary: 'Returns which services run here, and how to log in.', response: { 200: SystemFacts } },
         readFacts,
       ),
       ...(hasConsole
@@ -347,7 +347,7 @@ interface ApiSurfaceOptions {
 }
 
 const WELCOME =
-  'This is the API of Trestle, to read and to try out. To start agents, watch them and answer their questions:';
+  'This page describes the API of Trestle, and you can try each call here. To start agents, watch them and answer their questions:';
 
 /** `/`, `/docs` and `/openapi.json`: the API, described from the very tables that serve it. */
 export function createApiSurface({ names, consolePath, methods: rows, surfaces }: ApiSurfaceOptions): HttpSurface {

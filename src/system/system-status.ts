@@ -32,15 +32,16 @@ type Sample = Readonly<Record<(typeof FIGURES)[number], number>>;
 
 const Series = Type.Object(
   {
-    step_s: Type.Integer({ description: 'Seconds between two figures.' }),
-    to: Type.String({ description: 'When the last figures were taken.' }),
+    step_s: Type.Integer({ description: 'Seconds between two values.' }),
+    to: Type.String({ description: 'When the latest values were recorded.' }),
     series: Type.Object(
       Object.fromEntries(FIGURES.map((name) => [name, Type.Array(Type.Number())])) as Record<
         (typeof FIGURES)[number],
         ReturnType<typeof Type.Array<ReturnType<typeof Type.Number>>>
       >,
       {
-        description: 'The latest figure is the last one. `loop_busy` is the share of time that the event loop worked.',
+        description:
+          'The last value is the newest. `loop_busy` is the fraction of time in which the event loop was busy.',
       },
     ),
   },
@@ -66,10 +67,12 @@ const InForce = Type.Object(
     settings: Type.Array(
       Type.Object({
         path: Type.String(),
-        value: Type.String({ description: 'As trestle.yaml would have it, in JSON; secrets are masked.' }),
+        value: Type.String({ description: 'The value as in trestle.yaml, in JSON; secrets are masked.' }),
         source: Type.String({ description: '`default`, `trestle.yaml:12`, `env NAME` or `flag --name`.' }),
         reloaded: Type.Boolean({ description: 'Whether SIGHUP changes it. False: only a restart does.' }),
-        pending: Type.Boolean({ description: 'The configuration was read again: this value counts after a restart.' }),
+        pending: Type.Boolean({
+          description: 'The configuration was read again; this value takes effect after a restart.',
+        }),
         description: Type.String(),
       }),
     ),
@@ -132,14 +135,14 @@ export function startSystemStatus(options: SystemStatusOptions): SystemStatus {
       defineRoute(
         'GET /api/system/series',
         bridge.forOperators,
-        { summary: 'The figures of the last hour, for operators.', response: { 200: Series } },
+        { summary: 'The metrics of the last hour, for operators.', response: { 200: Series } },
         () => series.read(),
       ),
       defineRoute(
         'GET /api/system/doctor',
         bridge.forOperators,
         {
-          summary: 'What `trestle doctor` finds, at most 30 seconds old, for operators.',
+          summary: 'The findings of `trestle doctor`, at most 30 seconds old, for operators.',
           response: { 200: Findings },
         },
         async () => {
@@ -159,7 +162,7 @@ export function startSystemStatus(options: SystemStatusOptions): SystemStatus {
       defineRoute(
         'GET /api/system/settings',
         bridge.forOperators,
-        { summary: 'The settings in force and where each comes from, for operators.', response: { 200: InForce } },
+        { summary: 'The current settings and where each comes from, for operators.', response: { 200: InForce } },
         async () => ({ settings: listSettings(options.inForce()) }),
       ),
     ],

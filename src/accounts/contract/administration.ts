@@ -39,7 +39,9 @@ export type UserQuery = Static<typeof UserQuery>;
 
 export const AuditQuery = Type.Object(
   {
-    subject: Type.Optional(Type.String({ maxLength: 254, description: 'Id of whom or what it was done to.' })),
+    subject: Type.Optional(
+      Type.String({ maxLength: 254, description: 'The id of the user or object that was changed.' }),
+    ),
     address: Type.Optional(Type.String({ maxLength: 64, description: 'Where the request came from.' })),
     request: Type.Optional(Type.String({ maxLength: 128, description: 'Id of the request.' })),
     from: time('Not before this time.'),
@@ -67,7 +69,7 @@ const AuditEntry = Type.Object({
 
 /** The permission matrix. */
 export const MatrixSettings = Type.Object({
-  version: Type.Integer({ minimum: 0, description: 'The version that the change was made from.' }),
+  version: Type.Integer({ minimum: 0, description: 'The version on which the change is based.' }),
   matrix: Type.Record(Type.String(), Type.Record(Type.String(), Type.Boolean()), {
     description: 'Module, role, whether it is granted.',
     examples: [{ 'admin.audit.read': { operator: false }, reports: { user: true } }],
@@ -100,16 +102,16 @@ export const administrationOperations = {
     },
   },
   createUser: {
-    summary: 'Creates a user, and mails a token to set the password with.',
+    summary: 'Creates a user and mails a token for setting the password.',
     body: NewUser,
     response: { 201: OneUser },
   },
   setRole: {
-    ...action('Gives a user another role; it counts from the next request on.'),
+    ...action('Changes the role of a user, from the next request on.'),
     body: Type.Object({ role: Type.String({ examples: ['operator'] }) }, strict),
   },
   setPlan: {
-    ...action('Gives a user another plan; it counts from the next request on.'),
+    ...action('Changes the plan of a user, from the next request on.'),
     body: Type.Object(
       {
         plan: Type.String({
@@ -122,22 +124,22 @@ export const administrationOperations = {
     ),
   },
   pauseUser: action('Suspends a user: every session ends immediately.'),
-  resumeUser: action('Lets a user in again.'),
+  resumeUser: action('Resumes a paused user.'),
   renewUuid: { ...action('Gives a user a new UUID for proxy nodes.'), body: optionalBody(Renewal, true) },
   endSessionsOfUser: action('Ends every session of a user.'),
   resetMfa: action(
     'Removes the second factor of a user who has lost it; every session ends, and the user gets a mail.',
   ),
-  removeUser: { summary: 'Removes a user and all that is theirs.', response: Nothing },
+  removeUser: { summary: 'Removes a user and all data of the user.', response: Nothing },
 
   readMetrics: {
-    summary: 'How many users there are, and when they came.',
+    summary: 'The number of users, and when they registered.',
     response: {
       200: Type.Object({
         overview: Type.Object({
           totalUsers: Type.Integer(),
           activeUsers: Type.Integer({ description: 'Not paused.' }),
-          subscribedUsers: Type.Integer({ description: 'With an active subscription; trials are none.' }),
+          subscribedUsers: Type.Integer({ description: 'Users with an active subscription, not counting trials.' }),
           newUsersLast24h: Type.Integer(),
         }),
         series: Type.Object({ daily: Type.Array(Point), weekly: Type.Array(Point) }),
@@ -146,13 +148,13 @@ export const administrationOperations = {
   },
   readSettings: { summary: 'The permission matrix.', response: { 200: MatrixSettings } },
   replaceSettings: {
-    summary: 'Replaces the permission matrix, if nobody else has done so since.',
+    summary: 'Replaces the permission matrix, unless someone else has changed it since the given version.',
     body: MatrixSettings,
     bodyLimit: 256 * 1024,
     response: { 200: MatrixSettings },
   },
   listBlacklist: {
-    summary: 'Addresses that may neither register nor log in.',
+    summary: 'The e-mail addresses that may neither register nor log in.',
     query: PageQuery,
     response: {
       200: Type.Object({
@@ -164,13 +166,13 @@ export const administrationOperations = {
     },
   },
   block: {
-    summary: 'Refuses an address; anyone who has it is logged out.',
+    summary: 'Blocks an e-mail address; its user is logged out.',
     body: BlockedEmail,
     response: { 201: BlockedEmail },
   },
-  unblock: { summary: 'Takes an address off the list.', response: Nothing },
+  unblock: { summary: 'Removes an e-mail address from the list.', response: Nothing },
   listAudit: {
-    summary: 'What happened, newest first.',
+    summary: 'The audit log, newest first.',
     query: AuditQuery,
     response: { 200: Type.Object({ entries: Type.Array(AuditEntry), nextCursor: NextCursor }) },
   },
@@ -217,8 +219,8 @@ export const Webhook = Type.Object(
     createdBy: Type.String(),
     createdAt: Type.String(),
     failingSince: timeOrNull('Since when no delivery has succeeded; null after a success.'),
-    disabledAt: timeOrNull('When it was switched off, after three days without a success.'),
-    waiting: Type.Integer({ description: 'Deliveries that are still to be made.' }),
+    disabledAt: timeOrNull('When it was disabled, after three days without a success.'),
+    waiting: Type.Integer({ description: 'Pending deliveries.' }),
     dropped: Type.Integer({ description: 'Events that were lost because too many deliveries waited.' }),
   },
   { $id: 'Webhook' },
@@ -243,19 +245,23 @@ export type WebhookDelivery = Static<typeof WebhookDelivery>;
 
 export const webhookOperations = {
   createWebhook: {
-    summary: 'Posts events to an address from now on. The secret that signs them is shown this once.',
+    summary:
+      'Creates a webhook, which posts events to an address. The secret that signs them is shown only in this response.',
     body: NewWebhook,
     response: {
-      201: Type.Object({ webhook: Webhook, secret: Type.String({ description: 'Signs each post. Shown this once.' }) }),
+      201: Type.Object({
+        webhook: Webhook,
+        secret: Type.String({ description: 'Signs each post. Shown only in this response.' }),
+      }),
     },
   },
   listWebhooks: {
-    summary: 'The webhooks, and how they fare.',
+    summary: 'The webhooks and their state.',
     response: { 200: Type.Object({ webhooks: Type.Array(Webhook) }) },
   },
   removeWebhook: { summary: 'Removes a webhook with its deliveries.', response: Nothing },
   enableWebhook: {
-    summary: 'Switches a webhook on again, after its receiver was fixed. Events of the time in between are not sent.',
+    summary: 'Enables a webhook again after its receiver was fixed. Events from the time in between are not sent.',
     response: { 200: Type.Object({ webhook: Webhook }) },
   },
   listDeliveries: {

@@ -14,9 +14,9 @@ export const User = Type.Object({
   mfa: Type.Object({
     totpEnabled: Type.Boolean(),
     totpPending: Type.Boolean(),
-    totpSecretIssuedAt: Type.Optional(time('When the secret was made.')),
-    totpConfirmedAt: Type.Optional(time('When the first right code came.')),
-    totpLockedUntil: Type.Optional(time('Codes are not looked at until then.')),
+    totpSecretIssuedAt: Type.Optional(time('When the secret was created.')),
+    totpConfirmedAt: Type.Optional(time('When the first correct code was entered.')),
+    totpLockedUntil: Type.Optional(time('Codes are refused until then.')),
   }),
   role: Type.String(),
   groups: Type.Array(Type.String()),
@@ -25,8 +25,8 @@ export const User = Type.Object({
   proxyUuid: Type.Union([Type.String(), Type.Null()], {
     description: 'A credential: null for those who may neither change users nor are this one.',
   }),
-  proxyUuidExpiresAt: Type.Union([time('When the proxy UUID ends.'), Type.Null()]),
-  createdAt: time('When the account was made.'),
+  proxyUuidExpiresAt: Type.Union([time('When the proxy UUID expires.'), Type.Null()]),
+  createdAt: time('When the account was created.'),
   deletesAt: Type.Optional(time('When the account is deleted, because its owner asked for it.')),
 });
 
@@ -34,11 +34,11 @@ export type User = Static<typeof User>;
 
 /** The shape of every refusal. */
 export const AccountError = Type.Object({
-  error: Type.String({ description: 'What went wrong, in snake case.' }),
+  error: Type.String({ description: 'The code of the error, in snake case.' }),
   message: Type.String(),
   requestId: Type.String(),
   details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
-  retryAt: Type.Optional(Type.String({ description: 'From when on it is looked at again.' })),
+  retryAt: Type.Optional(Type.String({ description: 'From when on another attempt is accepted.' })),
 });
 
 /** The response of what returns nothing. */

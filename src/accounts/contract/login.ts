@@ -85,7 +85,7 @@ export const Credential = Type.Object({
   name: LinkedLogin.properties.name,
   left: Type.Optional(Type.Integer({ description: 'How many recovery codes are unused.' })),
   createdAt: time('When it was set, enrolled or linked.'),
-  lastUsedAt: Type.Union([time('When it last let someone in.'), Type.Null()]),
+  lastUsedAt: Type.Union([time('When it was last used for a login.'), Type.Null()]),
 });
 export type Credential = Static<typeof Credential>;
 
@@ -170,11 +170,11 @@ export const loginOperations = {
     summary: 'Exchanges the one-time code of a login elsewhere for a session.',
     body: Type.Object({
       exchange_code: Type.String(),
-      verifier: Type.Optional(Type.String({ description: 'Of the challenge that the login began with.' })),
+      verifier: Type.Optional(Type.String({ description: 'The id of the challenge with which the login began.' })),
     }),
     response: { 200: Answer },
   },
-  refresh: { summary: 'Gives a new pair of tokens for a refresh token.', ...Refresh },
+  refresh: { summary: 'Exchanges a refresh token for a new pair of tokens.', ...Refresh },
   refreshAlias: { summary: 'The same as token/refresh.', ...Refresh },
 
   readSession: {
@@ -188,14 +188,14 @@ export const loginOperations = {
   },
   logOut: { summary: 'Logs out: the session and its refresh tokens end.', response: Nothing },
   listSessions: {
-    summary: 'The own sessions, newest first.',
+    summary: 'The caller’s login sessions, newest first.',
     response: { 200: Type.Object({ sessions: Type.Array(OwnSession) }) },
   },
-  endSession: { summary: 'Ends one of the own sessions.', response: Nothing },
-  endOtherSessions: { summary: 'Ends all own sessions but this one.', response: Nothing },
+  endSession: { summary: 'Ends one login session of the caller.', response: Nothing },
+  endOtherSessions: { summary: 'Ends all login sessions of the caller except this one.', response: Nothing },
 
   provisionTotp: {
-    summary: 'Creates a secret for an authenticator app; it counts once a code of it has come.',
+    summary: 'Creates a secret for an authenticator app. It becomes active with its first correct code.',
     body: optionalBody(
       Type.Object({
         issuer: optionalText,
@@ -217,39 +217,39 @@ export const loginOperations = {
     },
   },
   confirmTotp: {
-    summary: 'Switches the second factor on by its first code; all other sessions end.',
+    summary: 'Enables the second factor with its first code; all other sessions end.',
     body: Type.Object({ token: optionalText, code: Type.String({ examples: ['123456'] }) }),
     response: { 200: Type.Object({ ...FreshSession.properties, ...RecoveryCodes.properties }) },
   },
   disableMfa: {
-    summary: 'Switches the second factor off, by password and code; all other sessions end.',
+    summary: 'Disables the second factor, with password and code; all other sessions end.',
     body: Reauthentication,
     response: { 200: MessageAndUser },
   },
   readMfaStatus: {
-    summary: 'Whether the second factor is on.',
+    summary: 'Returns whether the second factor is enabled.',
     response: {
       200: Type.Object({ enabled: Type.Boolean(), mfa, user: User, recoveryCodesLeft: Type.Integer() }),
     },
   },
   renewRecoveryCodes: {
-    summary: 'Makes ten new recovery codes; the old ones end.',
+    summary: 'Creates ten new recovery codes; the old ones stop working.',
     body: Reauthentication,
     response: { 200: RecoveryCodes },
   },
 
   changePassword: {
-    summary: 'Changes the password by the current one; all other sessions end.',
+    summary: 'Changes the password, with the current one; all other sessions end.',
     body: Type.Object({ currentPassword: optionalText, newPassword: Type.String() }),
     response: NewSession,
   },
   startReset: {
-    summary: 'Mails a token for a new password to the own address.',
+    summary: 'Mails a token for a new password to the caller’s address.',
     body: optionalBody(Type.Object({ email: optionalText })),
     response: { 202: Message },
   },
   confirmReset: {
-    summary: 'Sets a new password by the mailed token; all other sessions end.',
+    summary: 'Sets a new password with the mailed token; all other sessions end.',
     body: ResetByToken,
     response: NewSession,
   },
@@ -259,13 +259,13 @@ export const loginOperations = {
     response: { 202: Message },
   },
   confirmForgot: {
-    summary: 'Sets a new password by the mailed token; all sessions end, and nobody is logged in.',
+    summary: 'Sets a new password with the mailed token, without logging in; all sessions end.',
     body: ResetByToken,
     response: { 200: Type.Object({ ...Message.properties, ...Linked }) },
   },
 
   passkeyOptions: {
-    summary: 'Begins a login with a passkey, or the adding of one: what the browser asks for.',
+    summary: 'Starts a login with a passkey, or the registration of a passkey: returns the options for the browser.',
     query: PasskeyQuery,
     body: optionalBody(
       Type.Object({
@@ -300,12 +300,12 @@ export const loginOperations = {
   },
 
   listCredentials: {
-    summary: 'The own password, second factor, recovery codes, linked logins and passkeys.',
+    summary: 'The caller’s password, second factor, recovery codes, linked logins and passkeys.',
     response: { 200: Type.Object({ credentials: Type.Array(Credential) }) },
   },
   removeCredential: {
     summary:
-      'Removes the password, a linked login or a passkey, never the last means of login; all other sessions end.',
+      'Removes the password, a linked login or a passkey, but not the last way to log in; all other sessions end.',
     response: Nothing,
   },
 };

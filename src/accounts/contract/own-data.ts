@@ -19,11 +19,11 @@ const Meta = Type.Optional(Type.Record(Type.String(), Type.Unknown()));
 /** What a user may say of a subscription. Its status, price and end are not among it. */
 export const SubscriptionClaim = Type.Object({
   externalId: Type.Optional(Type.String({ maxLength: 200, examples: ['order-1001'] })),
-  provider: text(64, 'Who takes the payment.'),
-  paymentMethod: text(64, 'How it is paid.'),
-  paymentQr: text(4096, 'What a payment app scans.'),
-  kind: text(64, 'What sort of subscription it is.'),
-  planId: text(128, 'The plan that is asked for.'),
+  provider: text(64, 'The payment provider.'),
+  paymentMethod: text(64, 'The payment method.'),
+  paymentQr: text(4096, 'The QR code for a payment app.'),
+  kind: text(64, 'The type of the subscription.'),
+  planId: text(128, 'The requested plan.'),
   meta: Meta,
 });
 export type SubscriptionClaim = Static<typeof SubscriptionClaim>;
@@ -117,7 +117,7 @@ export const NewKey = Type.Object(
     tags: Type.Optional(
       Type.Array(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$' }), {
         maxItems: 10,
-        description: 'What all its calls are marked with, for reports.',
+        description: 'The tags of all its calls, for reports.',
       }),
     ),
     max_parallel: nullable(
@@ -157,7 +157,7 @@ export const KeyRotation = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: 86_400,
-        description: 'How long the key until now stays valid beside the new one, at most a day. Default: 0.',
+        description: 'How long the old key stays valid beside the new one, at most a day. Default: 0.',
       }),
     ),
   },
@@ -212,21 +212,21 @@ export type Export = Static<typeof Export>;
 /** What belongs to one person: subscriptions, keys, all of their data together. */
 export const ownDataOperations = {
   listSubscriptions: {
-    summary: 'The own subscriptions.',
+    summary: 'The caller’s subscriptions.',
     response: { 200: Type.Object({ subscriptions: Type.Array(Subscription) }) },
   },
   claimSubscription: {
-    summary: 'Says that something was bought: it is pending until the payment, or an administrator, confirms it.',
+    summary: 'Reports a purchase. It is pending until the payment provider or an administrator confirms it.',
     body: SubscriptionClaim,
     response: OneSubscription,
   },
   cancelSubscription: {
-    summary: 'Cancels one of the own subscriptions.',
+    summary: 'Cancels one of the caller’s subscriptions.',
     body: Type.Object({ externalId: Type.Optional(Type.String({ maxLength: 200 })) }),
     response: OneSubscription,
   },
   listAllSubscriptions: {
-    summary: 'The subscriptions of everyone, newest first.',
+    summary: 'The subscriptions of all users, newest first.',
     query: SubscriptionQuery,
     response: { 200: Type.Object({ subscriptions: Type.Array(OwnedSubscription), nextCursor: NextCursor }) },
   },
@@ -235,25 +235,25 @@ export const ownDataOperations = {
     response: { 200: Type.Object({ plans: Type.Array(PlanView) }) },
   },
   setSubscriptionStatus: {
-    summary: 'Sets the status of anyone’s subscription, and the plan that it gives.',
+    summary: 'Sets the status of a subscription and its plan.',
     body: NewStatus,
     response: OneSubscription,
   },
   receivePayment: {
-    summary: 'A payment’s news of a subscription, signed with the billing secret.',
+    summary: 'Receives changes of a subscription from the payment provider, signed with the billing secret.',
     body: BillingEvent,
     raw: true as const,
     response: {
       200: Type.Object({
         received: Type.Literal(true),
         applied: Type.Boolean({
-          description: 'False for what was received before, and for what is older than what counts.',
+          description: 'False if the event was received before, or is older than the current state.',
         }),
       }),
     },
   },
   createKey: {
-    summary: 'Issues a key of the completions API to the caller. It is shown this once.',
+    summary: 'Creates a key of the completions API for the caller. The key is shown only in this response.',
     body: NewKey,
     response: { 201: Key },
   },
@@ -262,20 +262,21 @@ export const ownDataOperations = {
     response: { 200: Type.Object({ keys: Type.Array(Key) }) },
   },
   rotateKey: {
-    summary: 'Replaces one of the caller’s keys by a new one, shown this once; needs a fresh login.',
+    summary:
+      'Replaces one of the caller’s keys by a new one, which is shown only in this response. Needs a login from the last five minutes.',
     body: KeyRotation,
     response: { 200: Key },
   },
   removeKey: { summary: 'Removes one of the caller’s keys: it stops working immediately.', response: Nothing },
   changeProfile: {
     summary:
-      'Changes the own name, or the e-mail address by a code that is mailed to the new one; other sessions end then.',
+      'Changes the caller’s name, or the e-mail address with a code that is mailed to the new address; a new address ends all other sessions.',
     body: ProfileChange,
     response: { 200: MessageAndUser },
   },
-  exportData: { summary: 'All data of the caller, as JSON.', response: { 200: Export } },
+  exportData: { summary: 'Returns all data of the caller, as JSON.', response: { 200: Export } },
   closeAccount: {
-    summary: 'Deletes the caller’s account in 14 days; its keys stop working now.',
+    summary: 'Deletes the caller’s account in 14 days; its keys stop working immediately.',
     body: optionalBody(
       Type.Object(
         { password: Type.Optional(Type.String({ description: 'Not needed within five minutes of a login.' })) },

@@ -48,7 +48,7 @@ export const AgentStatus = Type.Object({
   users: Type.Integer(),
   syncRevision: Type.String(),
   updatedAt: Type.Union([Type.String(), Type.Null()]),
-  stale: Type.Boolean({ description: 'Nothing was heard for three minutes.' }),
+  stale: Type.Boolean({ description: 'The node has not reported for three minutes.' }),
   xray: Type.Object({
     running: Type.Boolean(),
     clients: Type.Integer(),
@@ -93,11 +93,11 @@ const Statuses = { 200: Type.Object({ agents: Type.Array(AgentStatus) }) };
 /** The agent API for proxy nodes, and agents as administrators see and make them. */
 export const proxyNodeOperations = {
   listNodes: {
-    summary: 'The proxy nodes, as the caller connects to them.',
+    summary: 'The proxy nodes, with what the caller needs to connect to them.',
     response: { 200: Type.Array(ProxyNode) },
   },
   listClients: {
-    summary: 'The users that a node lets in.',
+    summary: 'The users that a node admits.',
     response: {
       200: Type.Object({
         clients: Type.Array(Type.Object({ id: Type.String(), email: Type.String(), flow: Type.String() })),
@@ -108,17 +108,19 @@ export const proxyNodeOperations = {
       304: Type.Null(),
     },
   },
-  reportStatus: { summary: 'How a node stands.', body: AgentReport, bodyLimit: 64 * 1024, response: Nothing },
-  readStatuses: { summary: 'How the agents of the proxy nodes stand.', response: Statuses },
+  reportStatus: { summary: 'Reports the state of a node.', body: AgentReport, bodyLimit: 64 * 1024, response: Nothing },
+  readStatuses: { summary: 'The state of the proxy nodes.', response: Statuses },
   readStatusesAlias: { summary: 'The same as /api/auth/admin/agents/status.', response: Statuses },
   listAgents: {
-    summary: 'The agents of proxy nodes that are registered.',
+    summary: 'The registered agents of proxy nodes.',
     response: { 200: Type.Object({ agents: Type.Array(Agent) }) },
   },
   createAgent: {
-    summary: 'Registers an agent, and shows its token, once.',
+    summary: 'Registers an agent. Its token is shown only in this response.',
     body: NewAgent,
-    response: { 201: Type.Object({ agent: Agent, token: Type.String({ description: 'Shown this once.' }) }) },
+    response: {
+      201: Type.Object({ agent: Agent, token: Type.String({ description: 'Shown only in this response.' }) }),
+    },
   },
   removeAgent: { summary: 'Removes an agent; its token stops working immediately.', response: Nothing },
 };

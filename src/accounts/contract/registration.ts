@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { Email, Message, MessageAndUser, NextCursor, Nothing, PageQuery } from './conventions.ts';
 
 const email = Type.String({ examples: ['ann@example.org'] });
-const Redirect = { 302: Type.Null({ description: 'The browser is sent on.' }) };
+const Redirect = { 302: Type.Null({ description: 'The browser is redirected.' }) };
 
 /** Someone who wants an account. */
 export const Application = Type.Object({
@@ -21,13 +21,13 @@ export const FirstAdmin = Type.Object({
   password: Type.String(),
   registration: Type.Optional(
     Type.Enum(['open', 'invite', 'closed'], {
-      description: 'Who may create an account, where `accounts.registration` is not configured.',
+      description: 'Who may create an account, if `accounts.registration` is not configured.',
     }),
   ),
   default_plan: Type.Optional(
     Type.String({
       maxLength: 64,
-      description: 'Plan of everyone who has no other one, where `accounts.default_plan` is not configured.',
+      description: 'Plan of users without another plan, if `accounts.default_plan` is not configured.',
     }),
   ),
 });
@@ -36,7 +36,7 @@ export type FirstAdmin = Static<typeof FirstAdmin>;
 export const SetupOptions = Type.Object({
   registration: Type.Object({
     value: Type.Enum(['open', 'invite', 'closed']),
-    isConfigured: Type.Boolean({ description: 'Set in the configuration, so that there is no choice.' }),
+    isConfigured: Type.Boolean({ description: 'True: the configuration sets the value, so it cannot be chosen here.' }),
   }),
   default_plan: Type.Object({
     value: Type.String(),
@@ -49,11 +49,16 @@ export type SetupOptions = Static<typeof SetupOptions>;
 export const NewInvitation = Type.Object(
   {
     email: Type.Optional(
-      Type.String({ examples: ['ben@example.org'], description: 'Whom it is for. Left out: anyone who has the link.' }),
+      Type.String({
+        examples: ['ben@example.org'],
+        description: 'The address of the invited person. Absent: anyone who has the link.',
+      }),
     ),
-    role: Type.Optional(Type.String({ description: '`user` unless given; never above the own role.' })),
+    role: Type.Optional(Type.String({ description: '`user` unless given; never higher than the caller’s role.' })),
     plan: Type.Optional(Type.String({ maxLength: 64, description: 'The default plan unless given.' })),
-    team: Type.Optional(Type.String({ maxLength: 64, description: 'Id of a team that they come into as a member.' })),
+    team: Type.Optional(
+      Type.String({ maxLength: 64, description: 'The id of a team that the user joins as a member.' }),
+    ),
     mail: Type.Optional(
       Type.Boolean({
         description: 'Mail the link, so that it verifies the address. True unless given, with an email.',
@@ -68,7 +73,7 @@ export const Acceptance = Type.Object(
   {
     token: Type.String({ maxLength: 200 }),
     name: Type.String({ examples: ['Ben'] }),
-    email: Type.Optional(Type.String({ description: 'For an invitation that names no address.' })),
+    email: Type.Optional(Type.String({ description: 'For an invitation without an address.' })),
     password: Type.String(),
   },
   { additionalProperties: false },
@@ -91,7 +96,7 @@ export type Invitation = Static<typeof Invitation>;
 /** All ways to an account: registration, invitations, the first administrator, providers of logins. */
 export const registrationOperations = {
   listMethods: {
-    summary: 'How people log in and register here, for a page that offers it.',
+    summary: 'Returns how users log in and register here, for login pages.',
     response: {
       200: Type.Object({
         providers: Type.Array(Type.Object({ id: Type.String(), label: Type.String() })),
@@ -101,24 +106,26 @@ export const registrationOperations = {
   },
   sendCode: { summary: 'Mails a verification code.', body: Email, response: { 200: Message } },
   verifyCode: {
-    summary: 'Checks a verification code, and gives a token that stands for it.',
+    summary: 'Checks a verification code and returns a token that replaces it.',
     body: Type.Object({ ...Email.properties, code: Type.String({ examples: ['123456'] }) }),
     response: {
       200: Type.Object({ message: Type.String(), verified: Type.Literal(true), verificationToken: Type.String() }),
     },
   },
   register: {
-    summary: 'Registers a user; nobody is logged in by it.',
+    summary: 'Registers a user, without logging in.',
     body: Application,
     response: { 201: MessageAndUser },
   },
   invite: {
-    summary: 'Invites someone, for seven days: by mail, or by a link to copy.',
+    summary: 'Creates an invitation for seven days: by mail, or as a link to copy.',
     body: NewInvitation,
     response: {
       201: Type.Object({
         invitation: Invitation,
-        link: Type.Optional(Type.String({ description: 'To copy, where it was not mailed. Shown this once.' })),
+        link: Type.Optional(
+          Type.String({ description: 'To copy, if it was not mailed. Shown only in this response.' }),
+        ),
         token: Type.Optional(Type.String({ description: 'What the link holds.' })),
       }),
     },
@@ -130,7 +137,7 @@ export const registrationOperations = {
   },
   revokeInvitation: { summary: 'Revokes an invitation.', response: Nothing },
   acceptInvitation: {
-    summary: 'Creates the account that an invitation is for. Nobody is logged in by it.',
+    summary: 'Creates the account of an invitation, without logging in.',
     body: Acceptance,
     response: { 201: MessageAndUser },
   },
@@ -143,12 +150,13 @@ export const registrationOperations = {
     response: { 200: SetupOptions },
   },
   completeSetup: {
-    summary: 'Makes the first administrator, once, by the token of the printed link.',
+    summary: 'Creates the first administrator, with the token of the printed link. Works once.',
     body: FirstAdmin,
     response: { 201: MessageAndUser },
   },
   beginOauth: {
-    summary: 'Sends the browser to a provider to log in; with link=1, to link the account there to the own one.',
+    summary:
+      'Redirects the browser to a provider for login; with link=1, to link the account there to the caller’s own.',
     query: Type.Object({
       link: Type.Optional(Type.Literal('1')),
       challenge: Type.Optional(
@@ -162,7 +170,8 @@ export const registrationOperations = {
     response: Redirect,
   },
   finishOauth: {
-    summary: 'Where a provider sends the browser back to; ends at the web console with a code to exchange.',
+    summary:
+      'The address to which a provider redirects the browser. It redirects to the console with a code to exchange.',
     response: Redirect,
   },
 };

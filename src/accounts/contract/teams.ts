@@ -13,7 +13,10 @@ const TeamBudget = Type.Object(
     usd: Type.Number({ minimum: 0, maximum: 1_000_000_000 }),
     period: Type.Union([Type.Literal('day'), Type.Literal('month'), Type.Literal('total')]),
   },
-  { ...strict, description: 'What the members may spend for the team together. It limits, besides their own plans.' },
+  {
+    ...strict,
+    description: 'What the members may spend for the team in total, in addition to the limits of their own plans.',
+  },
 );
 export type TeamBudget = Static<typeof TeamBudget>;
 
@@ -70,7 +73,7 @@ export const teamOperations = {
   },
   removeTeam: { summary: 'Removes a team.', response: Nothing },
   listMembers: {
-    summary: 'Who is in a team, for those who are.',
+    summary: 'The members of a team, for its members.',
     query: PageQuery,
     response: { 200: Type.Object({ members: Type.Array(Member), nextCursor: NextCursor }) },
   },

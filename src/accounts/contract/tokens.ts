@@ -50,7 +50,10 @@ const TokenFields = {
 export const AccessToken = Type.Object(TokenFields, { $id: 'AccessToken' });
 export type AccessToken = Static<typeof AccessToken>;
 
-const IssuedToken = Type.Object({ ...TokenFields, token: Type.String({ description: 'Shown this once.' }) });
+const IssuedToken = Type.Object({
+  ...TokenFields,
+  token: Type.String({ description: 'Shown only in this response.' }),
+});
 const Tokens = { 200: Type.Object({ tokens: Type.Array(AccessToken) }) };
 
 export const NewServiceAccount = Type.Object(
@@ -106,7 +109,7 @@ export const DeviceGrant = Type.Object({
 export type DeviceGrant = Static<typeof DeviceGrant>;
 
 const IssuedDeviceToken = Type.Object({
-  access_token: Type.String({ description: 'A personal access token. Shown this once.' }),
+  access_token: Type.String({ description: 'A personal access token. It is shown only in this response.' }),
   token_type: Type.Literal('Bearer'),
   expires_in: Type.Integer({ description: 'Seconds.' }),
   scope: Type.String(),
@@ -140,7 +143,8 @@ export type SignedTokenRequest = Static<typeof SignedTokenRequest>;
 /** Personal access tokens, how devices get them, and service accounts with theirs. */
 export const tokenOperations = {
   createAccessToken: {
-    summary: 'Creates a personal access token. It is shown this once; a login from the last five minutes is needed.',
+    summary:
+      'Creates a personal access token, which is shown only in this response. Needs a login from the last five minutes.',
     body: NewAccessToken,
     response: { 201: IssuedToken },
   },
@@ -148,7 +152,7 @@ export const tokenOperations = {
   revokeAccessToken: { summary: 'Revokes a token of the caller: it stops working immediately.', response: Nothing },
   beginDeviceLogin: {
     summary:
-      'Begins the login of a program without a browser (RFC 8628): the person types its user_code at verification_uri.',
+      'Starts the login of a program without a browser (RFC 8628): the user enters user_code at verification_uri.',
     body: optionalBody(NewDeviceLogin, true),
     response: {
       200: Type.Object({
@@ -161,22 +165,22 @@ export const tokenOperations = {
     },
   },
   pollDeviceLogin: {
-    summary: 'The token for a device code, once the person has approved it.',
+    summary: 'Returns the token for a device code after the user has approved it.',
     body: DeviceGrant,
     response: { 200: IssuedDeviceToken },
   },
   showDeviceRequest: {
-    summary: 'What the program with a user code asks for. A login from the last five minutes is needed.',
+    summary: 'Returns what the program with this user code requests. Needs a login from the last five minutes.',
     response: { 200: DeviceRequest },
   },
   decideDeviceRequest: {
-    summary: 'Approves or denies a user code. A login from the last five minutes is needed.',
+    summary: 'Approves or denies a user code. Needs a login from the last five minutes.',
     body: DeviceDecision,
     response: Nothing,
   },
   issueSignedToken: {
     summary:
-      'A signed token (JWT, ES256) for five minutes, for the bridge and completions. Its login or access token decides what it is good for.',
+      'Returns a signed token (JWT, ES256) for the bridge and completions, valid for five minutes. Its rights are those of the login or access token.',
     body: optionalBody(SignedTokenRequest, true),
     response: {
       200: Type.Object({
@@ -188,11 +192,11 @@ export const tokenOperations = {
     },
   },
   readKeySet: {
-    summary: 'The public keys that signed tokens are checked with (RFC 7517).',
+    summary: 'The public keys for checking signed tokens (RFC 7517).',
     response: { 200: Type.Object({ keys: Type.Array(Type.Object({}, { additionalProperties: true })) }) },
   },
   createService: {
-    summary: 'Creates a service account: it has tokens, and no password.',
+    summary: 'Creates a service account, which has tokens and no password.',
     body: NewServiceAccount,
     response: { 201: Type.Object({ service: ServiceAccount }) },
   },
@@ -202,7 +206,7 @@ export const tokenOperations = {
   },
   removeService: { summary: 'Removes a service account and its tokens.', response: Nothing },
   createServiceToken: {
-    summary: 'Creates a token of a service account. It is shown this once.',
+    summary: 'Creates a token for a service account. The token is shown only in this response.',
     body: NewAccessToken,
     response: { 201: IssuedToken },
   },

@@ -12,7 +12,7 @@ import type {
 } from './accounts-schema.ts';
 import { insertWithin } from './guarded-writes.ts';
 
-/** Addresses that may neither register nor log in. */
+/** The e-mail addresses that may neither register nor log in. */
 export interface BlacklistStore {
   has(email: string): Promise<boolean>;
   /** Nothing happens when it is there already. */

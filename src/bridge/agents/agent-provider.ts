@@ -114,7 +114,7 @@ export interface AgentOffers {
 export interface Fork extends Payer {
   /** The working directory of the copy. */
   readonly folder: string;
-  /** The last turn that the copy has. Absent: all turns. */
+  /** The last turn of the copy. Absent: all turns. */
   readonly turnId?: string;
   /** As those of `AgentTurn`. */
   readonly mcpServers?: readonly SessionMcpServer[];

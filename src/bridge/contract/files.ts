@@ -38,14 +38,14 @@ export const UndoRequest = Type.Object({ turnId: Type.String({ maxLength: 64 }) 
 export const UndoResult = Type.Object({
   turnId: Type.String(),
   restored: Type.Array(Type.String(), {
-    description: 'Paths that are as they were before the turn, and were not before.',
+    description: 'Paths that were restored to their state before the turn.',
   }),
   files: Type.Array(
     Type.Object({
       path: Type.String(),
       action: Type.Enum(['restored', 'removed', 'created'], {
         description:
-          '`restored`: it has its content of before. `removed`: the turn had added it. `created`: the turn had deleted it.',
+          '`restored`: the content from before the turn is back. `removed`: the turn had added the file. `created`: the turn had deleted it.',
       }),
     }),
     { description: 'What was done to each of these paths.' },
@@ -65,8 +65,8 @@ export const MergeRequest = Type.Object(
   { additionalProperties: false },
 );
 export const MergeResult = Type.Object({
-  branch: Type.String({ description: 'The branch that is checked out in the repository, and has the changes now.' }),
-  commit: Type.String({ description: 'Its commit now.' }),
+  branch: Type.String({ description: 'The branch that is checked out in the repository and now has the changes.' }),
+  commit: Type.String({ description: 'The commit of that branch now.' }),
   files: Type.Array(Type.String(), { description: 'The files that have changed in the checkout, at most 1,000.' }),
 });
 

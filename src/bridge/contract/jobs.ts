@@ -7,7 +7,7 @@ import { Permission, Summary, seq } from './workbench.ts';
 const callback = Type.Optional(
   Type.String({
     maxLength: 2048,
-    description: 'Called when the job has ended. `callbackUrl` and `webhookUrl` are one.',
+    description: 'Called when the job has ended. `callbackUrl` and `webhookUrl` mean the same.',
   }),
 );
 const cardPart = (description: string) => Type.Optional(Type.String({ maxLength: 512, description }));
@@ -38,7 +38,7 @@ export const SubmitJobParams = Type.Object({
   mcpServers: StartParams.properties.mcpServers,
   newSession: Type.Optional(
     Type.Boolean({
-      description: 'Start the session again. Otherwise the job continues the conversation of an open session.',
+      description: 'Restarts the session. Otherwise, the job continues the conversation if the session is open.',
     }),
   ),
   timeoutMs: Type.Optional(
@@ -46,7 +46,7 @@ export const SubmitJobParams = Type.Object({
       minimum: 1000,
       maximum: 86_400_000,
       description:
-        'Counts from the submit on, or from `notBefore`, with all waiting and retries; 10 minutes unless given.',
+        'Counted from the submission, or from `notBefore`, including waiting and retries; 10 minutes unless given.',
     }),
   ),
   priority: Type.Optional({ ...JobPriority, description: 'Among the jobs of one owner; `normal` unless given.' }),
@@ -58,12 +58,12 @@ export const SubmitJobParams = Type.Object({
         'How often it is run again after AGENT_EXITED, AGENT_TIMEOUT or PROVIDER_UNAVAILABLE; 0 unless given.',
     }),
   ),
-  notBefore: time('It does not run before this moment, at most 366 days ahead.'),
+  notBefore: time('The job does not run before this time, at most 366 days ahead.'),
   retryOf: Type.Optional(
     Type.String({
       maxLength: 256,
       description:
-        'Runs an ended job again, as a new job: with this only timeoutMs, priority, retries, notBefore and idempotencyKey can be given.',
+        'Runs an ended job again, as a new job. Only timeoutMs, priority, retries, notBefore and idempotencyKey can be given with it.',
     }),
   ),
   callbackUrl: callback,
@@ -80,7 +80,7 @@ export const SubmitJobParams = Type.Object({
     }),
   ),
   retryOnRestart: Type.Optional(
-    Type.Boolean({ description: 'Run it again when the bridge dies while it runs; otherwise it fails then.' }),
+    Type.Boolean({ description: 'Runs the job again if the bridge stops during it; otherwise, the job fails.' }),
   ),
 });
 
@@ -107,7 +107,7 @@ export const JobRecord = Type.Object({
   priority: JobPriority,
   retries: Type.Integer({ description: 'How often it may be run again after a failure of its agent.' }),
   retried: Type.Integer({ description: 'How often it was.' }),
-  notBefore: moment('Before this it does not run'),
+  notBefore: moment('The job does not run before this time'),
   scheduleId: Type.Union([Type.String({ description: 'The schedule that made it.' }), Type.Null()]),
   retryOf: Type.Union([Type.String({ description: 'The job that it runs again.' }), Type.Null()]),
   sessionId: Type.String(),
@@ -136,9 +136,9 @@ export const DeliveryAttempt = Type.Object({
   startedAt: Type.String(),
   endedAt: moment('When it ended'),
   result: Type.Enum(['unknown', 'sent', 'failed'], {
-    description: '`unknown` while it is under way, and when the bridge died during it.',
+    description: '`unknown` during the attempt, and if the bridge stopped during it.',
   }),
-  detail: Type.String({ description: 'The status of the response, or what went wrong.' }),
+  detail: Type.String({ description: 'The status of the response, or the error.' }),
 });
 
 /** What `app.jobs.get` gives. */

@@ -19,7 +19,7 @@ export const RoutingInput = Type.Object({
   explicitExecutionTarget: Type.Optional(
     words(
       ['agent', 'single-agent', 'singleAgent', 'gateway', ''],
-      '`gateway` makes it a gateway task; all others mean an agent.',
+      '`gateway` makes it a gateway task; every other value means an agent.',
     ),
   ),
   explicitProviderId: Type.Optional(Type.String({ maxLength: 256, description: 'This agent and no other.' })),
@@ -34,7 +34,9 @@ export const RoutingInput = Type.Object({
 const Step = Type.Object({
   providerId: Type.Optional(Type.String({ maxLength: 256 })),
   prompt: Type.Optional(Type.String({ description: 'The task unless given; with templates such as `{{input}}`.' })),
-  outputAs: Type.Optional(Type.String({ maxLength: 128, description: 'The name of its output for later steps.' })),
+  outputAs: Type.Optional(
+    Type.String({ maxLength: 128, description: 'The name under which later steps can use its output.' }),
+  ),
   timeoutMs: Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400_000, description: '300000 unless given.' })),
   model: Type.Optional(Type.String({ maxLength: 256 })),
 });
@@ -48,7 +50,7 @@ export const TurnRouting = Type.Object({
   permissions: Type.Optional(
     words(
       ['ask', 'allow', 'deny'],
-      'What happens when the agent asks for permission: people are asked (`/api/bridge/permissions`), or it is allowed or denied. The rules of the bridge come first.',
+      'What happens when the agent asks for permission: `ask` asks people (`/api/bridge/permissions`), `allow` allows it, `deny` denies it. The rules of the bridge apply first.',
     ),
   ),
   worktree: Type.Optional(
@@ -84,7 +86,7 @@ export const RoutingResolution = Type.Object({
   resolvedGatewayProviderId: Type.String(),
   resolvedModel: Type.String(),
   resolvedSkills: Type.Array(Type.String()),
-  status: words(['available', 'unavailable'], 'Whether it could run right now.'),
+  status: words(['available', 'unavailable'], 'Whether it could run now.'),
   unavailable: Type.Boolean(),
   unavailableCode: Type.Optional(Type.String({ description: '`PROVIDER_UNAVAILABLE` or `GATEWAY_UNAVAILABLE`.' })),
   unavailableMessage: Type.Optional(Type.String()),

@@ -15,7 +15,7 @@ export const ScheduleTask = Type.Object(
 
 const ShownTask = Type.Object({
   ...ScheduleTask.properties,
-  mcpServers: Type.Optional(Type.Array(ShownMcpServer, { description: 'Without what is secret.' })),
+  mcpServers: Type.Optional(Type.Array(ShownMcpServer, { description: 'Without secrets.' })),
 });
 
 const name = Type.String({
@@ -38,9 +38,10 @@ const timezone = Type.String({
   maxLength: 64,
   description: 'Of `cron`, such as `Europe/Berlin`; `UTC` unless given.',
 });
-const enabled = Type.Boolean({ description: '`true` unless given. A schedule that is not enabled fires nothing.' });
+const enabled = Type.Boolean({ description: '`true` unless given. A disabled schedule starts no jobs.' });
 const overlap = Type.Enum(['skip', 'queue'], {
-  description: 'While the job of the last firing is open: fire nothing, or let the next job wait. `skip` unless given.',
+  description:
+    'While the previous job is still open: `skip` starts no job, `queue` lets the next job wait. `skip` unless given.',
 });
 const catchUp = Type.Enum(['none', 'one'], {
   description: 'After a stop during which firings were missed: none of them, or one job for all. `none` unless given.',
@@ -90,7 +91,7 @@ export const Schedule = Type.Object({
   enabled,
   overlap,
   catchUp,
-  nextAt: moment('When it fires next, in milliseconds; null while it is not enabled.'),
+  nextAt: moment('The next time, in milliseconds; null while the schedule is disabled.'),
   upcoming: Type.Array(Type.Integer(), { description: 'The next five times. Empty in lists.' }),
   last: Type.Union([ScheduleOutcome, Type.Null()]),
   lastJobId: Type.Union([Type.String(), Type.Null()]),

@@ -7,10 +7,10 @@ export const FileChange = Type.Object({
   path: Type.String(),
   oldText: Type.Optional(Type.String({ description: 'Absent for a new file.' })),
   newText: Type.Optional(Type.String()),
-  unified: Type.Optional(Type.String({ description: 'As a unified diff, where the agent tells it like that.' })),
+  unified: Type.Optional(Type.String({ description: 'A unified diff, if the agent reports changes as diffs.' })),
   added: Type.Integer({ description: 'Lines.' }),
   removed: Type.Integer({ description: 'Lines.' }),
-  truncated: Type.Boolean({ description: 'True: the texts are left out or cut.' }),
+  truncated: Type.Boolean({ description: 'True: the texts are omitted or truncated.' }),
 });
 
 /** A file that came with the prompt of a turn. */
@@ -42,7 +42,7 @@ const commands = Type.Array(
   Type.Object({
     name: Type.String(),
     description: Type.String(),
-    hint: Type.Optional(Type.String({ description: 'What to write behind the name. Absent: nothing.' })),
+    hint: Type.Optional(Type.String({ description: 'What to write after the name. Absent: nothing.' })),
   }),
 );
 
@@ -93,14 +93,14 @@ export const StructuredEvent = Type.Union([
       }),
     ),
     toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is about.' })),
-    reason: Type.Optional(Type.String({ description: 'Why a person decided so.' })),
+    reason: Type.Optional(Type.String({ description: 'The reason that the person gave.' })),
     permissionId: Type.Optional(Type.String({ description: 'The request that a person was asked with.' })),
     plan: Type.Optional(Type.Array(PlanEntry, { description: 'The whole plan; `text` is the same for people.' })),
     usage: Type.Optional(Type.Object(usageMembers, { description: 'With an empty `text`, at most once a second.' })),
-    modeId: Type.Optional(Type.String({ description: 'The mode of the agent from now on; `text` is empty.' })),
+    modeId: Type.Optional(Type.String({ description: 'The new mode of the agent; `text` is empty.' })),
     steer: Type.Optional(Type.String({ description: 'A message that was sent to the running turn.' })),
     commands: Type.Optional(
-      Type.Array(commands.items, { description: 'What the agent takes as commands from now on; `text` is empty.' }),
+      Type.Array(commands.items, { description: 'The new commands of the agent; `text` is empty.' }),
     ),
   }),
 ]);
@@ -139,12 +139,12 @@ export const SessionUpdate = Type.Object({
       '`queued`, `started`, `running`, `completed`, `failed`, `cancelled`; `delta`; the kind of `structuredEvent`; or `multi_agent_started`, `multi_agent_step_started`, `multi_agent_step_completed`, `multi_agent_completed`.',
   }),
   message: Type.String({ description: 'For people; of a delta its text.' }),
-  delta: Type.Optional(Type.String({ description: 'Of a delta: the text to append.' })),
+  delta: Type.Optional(Type.String({ description: 'In a delta: the text to append.' })),
   text: Type.Optional(Type.String({ description: 'The same as `delta`.' })),
-  pending: Type.Optional(Type.Boolean({ description: 'Of a status: whether the turn goes on.' })),
+  pending: Type.Optional(Type.Boolean({ description: 'In a status: whether the turn continues.' })),
   error: Type.Optional(
     Type.Union([
-      Type.Boolean({ description: 'Of a status: whether the turn has failed.' }),
+      Type.Boolean({ description: 'In a status: whether the turn has failed.' }),
       Type.String({ description: 'Of a step that has failed: why.' }),
     ]),
   ),
@@ -211,13 +211,13 @@ export const QuestionValue = Type.Union([
 
 export const QuestionField = Type.Object({
   name: Type.String({ description: 'The name of the field in `values`.' }),
-  title: Type.String({ description: 'The name for people.' }),
-  description: Type.String({ description: 'Empty when the agent gave none.' }),
+  title: Type.String({ description: 'The name to show.' }),
+  description: Type.String({ description: 'Empty if the agent gave none.' }),
   type: Type.Enum(['text', 'number', 'integer', 'boolean', 'choice', 'choices'], {
     description: '`choice`: the `value` of one option. `choices`: a list of them.',
   }),
   required: Type.Boolean(),
-  secret: Type.Boolean({ description: 'The answer is not to be shown while it is typed.' }),
+  secret: Type.Boolean({ description: 'Do not show the answer while it is typed.' }),
   options: Type.Array(Type.Object({ value: Type.String(), title: Type.String(), description: Type.String() }), {
     description: 'Of `choice` and `choices`; otherwise empty.',
   }),

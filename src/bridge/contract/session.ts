@@ -47,7 +47,7 @@ export const McpServer = Type.Object({
         name: Type.String({ maxLength: 256, pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }),
         value: Type.String({ maxLength: 16_384, pattern: NO_ZERO }),
       }),
-      { maxItems: 128, description: 'Further variables of the program. They are never shown again.' },
+      { maxItems: 128, description: 'Additional variables of the program. They are never shown again.' },
     ),
   ),
   url: Type.Optional(Type.String({ maxLength: 4096, description: 'Of `http` and `sse`.' })),
@@ -75,11 +75,11 @@ export type ShownMcpServer = Static<typeof ShownMcpServer>;
 /** A file that a turn produced. */
 export const Artifact = Type.Object({
   relativePath: Type.String({ description: 'From the working directory, or the name of a file of a gateway task.' }),
-  label: Type.String({ description: 'Its name for people.' }),
+  label: Type.String({ description: 'The name to show.' }),
   contentType: Type.String(),
   sizeBytes: Type.Integer(),
   sha256: Type.String({ description: 'In hex.' }),
-  downloadUrl: Type.String({ description: 'From the root of this bridge; good for 24 hours, without a credential.' }),
+  downloadUrl: Type.String({ description: 'A path at this bridge. It works for 24 hours, without a credential.' }),
 });
 
 /** A name that callers give, such as that of a session. */
@@ -94,10 +94,13 @@ export const MAX_ATTACHMENTS = 32;
 /** A file that comes with a prompt: one that was uploaded, one that the call carries, or one that it only names. */
 export const GivenAttachment = Type.Object({
   attachmentId: Type.Optional(
-    Type.String({ maxLength: 64, description: 'As `POST /api/bridge/attachments` gave it. Without it: `data`.' }),
+    Type.String({
+      maxLength: 64,
+      description: 'As returned by `POST /api/bridge/attachments`. Otherwise give `data`.',
+    }),
   ),
   name: Type.Optional(Type.String({ maxLength: 1024, description: 'The file name, for the agent and for people.' })),
-  contentType: Type.Optional(Type.String({ maxLength: 256, description: 'By the name unless given.' })),
+  contentType: Type.Optional(Type.String({ maxLength: 256, description: 'Derived from the name unless given.' })),
   data: Type.Optional(Type.String({ description: 'In base64; at most 5 MiB in one call, decoded.' })),
   path: Type.Optional(
     Type.String({ maxLength: 4096, description: 'Without `data`: a file that is named and not sent.' }),
@@ -114,7 +117,7 @@ export const UploadedAttachment = Type.Object({
   contentType: Type.String(),
   sizeBytes: Type.Integer(),
   sha256: Type.String({ description: 'In hex.' }),
-  expiresAt: Type.Integer({ description: 'A session that uses it until then has a copy of its own.' }),
+  expiresAt: Type.Integer({ description: 'Sessions that use the file before then keep their own copy.' }),
 });
 
 const attachments = {
@@ -143,7 +146,7 @@ const team = {
     Type.String({
       maxLength: 64,
       description:
-        'The id of a team that the caller is in: the session is one of the team. The header `x-team` says the same.',
+        'The id of a team of the caller: the session then belongs to the team. The header `x-team` does the same.',
     }),
   ),
 };
@@ -152,7 +155,7 @@ export const TurnParams = Type.Object({
   sessionId: name('Chosen by the app.', 1),
   threadId: Type.Optional(name('Groups sessions; the session id unless given.', 0)),
   taskPrompt: Type.Optional(
-    Type.String({ description: 'The task. Only a multi-agent run whose steps all have a prompt can do without.' }),
+    Type.String({ description: 'The task. Optional only in a multi-agent run in which every step has a prompt.' }),
   ),
   workingDirectory: Type.Optional(
     Type.String({ description: 'An absolute path inside the allowed roots. Empty: a private folder of the session.' }),
@@ -171,19 +174,19 @@ export const StartParams = Type.Object({
     Type.Array(McpServer, {
       maxItems: MAX_MCP_SERVERS,
       description:
-        'MCP servers for the agent of a session that is started, also when it is continued or copied. Their programs run where the agent runs, in the same sandbox.',
+        'MCP servers for the agent of a new session; they also apply when the session is continued or copied. Their programs run where the agent runs, in the same sandbox.',
     }),
   ),
 });
 
 export const SessionName = Type.Object({
   sessionId: Type.Optional(name('The session.', 0)),
-  threadId: Type.Optional(name('Every session of the thread; counts when no session is named.', 0)),
+  threadId: Type.Optional(name('All sessions of the thread; used only if no session is named.', 0)),
   owner: Type.Optional(
     Type.String({
       maxLength: 256,
       description:
-        'Whose session or thread is meant. Without it the own one is, and only where there is none, that of another owner.',
+        'The owner of the session or thread. Default: the caller, or another owner if the caller has no such session.',
     }),
   ),
   ...team,
@@ -203,7 +206,7 @@ export const TurnUsage = Type.Object({
   costUsd: Type.Optional(
     Type.Number({
       description:
-        'By the calls of our models, where no other turn of the process overlaps; otherwise as the agent tells it, or absent.',
+        'Computed from the calls to our models if no other turn of the process overlaps; otherwise as the agent reports it, or absent.',
     }),
   ),
 });

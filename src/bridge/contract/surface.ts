@@ -32,11 +32,11 @@ export const RpcError = Type.Object({
 export const AgentCategory = Type.Union([Type.Literal('native'), Type.Literal('protocol-adapter')]);
 
 export const ProviderEntry = Type.Object({
-  providerId: Type.String({ description: 'Opaque id; apps read it here and never hard-wire it.' }),
+  providerId: Type.String({ description: 'An opaque id. Apps read it here and do not hard-code it.' }),
   label: Type.String(),
   targets: Type.Array(Type.Literal('agent')),
   category: AgentCategory,
-  enabled: Type.Boolean({ description: 'Whether it can be used right now.' }),
+  enabled: Type.Boolean({ description: 'Whether it can be used now.' }),
   unavailableReason: Type.String({ description: 'Empty while it can be used.' }),
   version: Type.String({ description: 'Empty while unknown.' }),
 });
@@ -81,7 +81,7 @@ export const AgentList = Type.Object({
       modes: Type.Array(Type.Object({ id: Type.String(), name: Type.String() }), {
         description: 'Of agents whose modes are always the same; others offer theirs in each session.',
       }),
-      steer: Type.Enum(['yes', 'no'], { description: 'Whether a running turn takes messages.' }),
+      steer: Type.Enum(['yes', 'no'], { description: 'Whether a running turn accepts messages.' }),
       fork: Type.Enum(['yes', 'offered', 'no'], {
         description: 'Whether sessions can be copied; `offered`: where the program can do it.',
       }),
@@ -132,7 +132,7 @@ export const AgentLogin = Type.Object({
       id: Type.String(),
       name: Type.String(),
       description: Type.String(),
-      terminal: Type.Boolean({ description: 'Whether somebody must run it in a terminal.' }),
+      terminal: Type.Boolean({ description: 'Whether someone must run it in a terminal.' }),
     }),
     { description: 'The ways to log in that the agent offers.' },
   ),
@@ -168,11 +168,11 @@ const Runner = Type.Object({
   instance: Type.String({ description: 'The instance that it is connected to; empty while it is away.' }),
   version: Type.String(),
   host: Type.String({ description: 'The name of its machine.' }),
-  slots: Type.Integer({ description: 'Turns that it takes at the same time.' }),
+  slots: Type.Integer({ description: 'Turns that it runs at the same time.' }),
   turns: Type.Integer({ description: 'Turns that run on it.' }),
   once: Type.Optional(
     Type.Enum(['free', 'taken'], {
-      description: 'Given where it takes one session: whether it has it. `taken`: it gets no other one.',
+      description: 'For a runner that takes only one session: whether it has one. `taken`: it gets no other session.',
     }),
   ),
   agents: Type.Array(Type.Object({ id: Type.String(), state: Type.String(), version: Type.String() })),

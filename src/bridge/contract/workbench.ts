@@ -20,7 +20,7 @@ import {
 /** Every refusal of `/api/bridge/*`. */
 export const WorkbenchError = Type.Object({
   error: Type.String({ description: 'A stable word such as `session_not_found`.' }),
-  message: Type.String({ description: 'What is wrong and what to do, for people.' }),
+  message: Type.String({ description: 'A message for people: what is wrong and what to do.' }),
   requestId: Type.String(),
   details: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
 });
@@ -30,7 +30,7 @@ const limit = (fallback: number, maximum: number) =>
     Type.Integer({
       minimum: 1,
       maximum,
-      description: `At most so many; ${fallback} unless given, at most ${maximum}.`,
+      description: `The maximum number of entries: ${fallback} unless given, at most ${maximum}.`,
     }),
   );
 const cursor = Type.Optional(Type.String({ maxLength: 400, description: '`nextCursor` of the page before.' }));
@@ -48,7 +48,7 @@ export const Permission = Type.Object({
   owner: Type.String(),
   turnId: Type.String(),
   toolCallId: Type.String(),
-  title: Type.String({ description: 'What the agent wants to do, or to know: its own words, or the command.' }),
+  title: Type.String({ description: 'What the agent wants to do or know: its own words, or the command.' }),
   toolKind: Type.String({ description: '`question` where there is a `form`.' }),
   folder: Type.String({ description: 'Where the agent works.' }),
   input: Type.Unknown({
@@ -95,7 +95,7 @@ export const PermissionAnswer = Type.Object(
     reason: Type.Optional(
       Type.String({
         maxLength: 2000,
-        description: 'Kept with the answer. Of a denial: the agent gets it, where its protocol can carry it.',
+        description: 'Stored with the answer. The agent receives the reason of a denial if its protocol supports that.',
       }),
     ),
   },
@@ -127,12 +127,12 @@ export const Summary = Type.Object({
   sessionId: Type.String(),
   threadId: Type.String(),
   owner: Type.String(),
-  title: Type.String({ description: 'The first line of the first prompt, until somebody changes it.' }),
+  title: Type.String({ description: 'The first line of the first prompt, unless someone has changed it.' }),
   providerId: Type.String({ description: 'The agent that has the conversation.' }),
-  model: Type.String({ description: 'The model of the last turn, or chosen since; empty while unknown.' }),
-  mode: Type.String({ description: 'The mode of its agent, or chosen since; empty while unknown.' }),
+  model: Type.String({ description: 'The model of the last turn, or the one chosen since then; empty while unknown.' }),
+  mode: Type.String({ description: 'The mode of its agent, or the one chosen since then; empty while unknown.' }),
   folder: Type.String({ description: 'Where the agent works; empty for the private folder of the session.' }),
-  branch: Type.String({ description: 'The branch of git there; empty without one.' }),
+  branch: Type.String({ description: 'The Git branch of the folder; empty if there is none.' }),
   state: SessionState,
   doing: Type.String({ description: 'What the running turn is doing, at most 200 characters.' }),
   turns: Type.Integer({ description: 'Turns so far, open ones included.' }),
@@ -151,7 +151,7 @@ export const Summary = Type.Object({
     Type.Null({ description: 'No turn has ended yet.' }),
   ]),
   lastSeq: Type.Integer({ description: 'The number of the last update that is known.' }),
-  jobId: Type.String({ description: 'The job that ran the last turn; empty when none did.' }),
+  jobId: Type.String({ description: 'The job that ran the last turn; empty if it was not a job.' }),
   nodeId: Type.String({ description: 'The node that has the session; empty where the bridge has no id.' }),
   createdAt: Type.Integer(),
   updatedAt: Type.Integer(),
@@ -165,7 +165,7 @@ export const SessionQuery = Type.Object({
   providerId: Type.Optional(Type.String({ maxLength: 256 })),
   folder: Type.Optional(Type.String({ maxLength: 4096, description: 'Exactly this working directory.' })),
   threadId: Type.Optional(Type.String({ maxLength: 256 })),
-  search: Type.Optional(Type.String({ maxLength: 200, description: 'In title and session id, in any case.' })),
+  search: Type.Optional(Type.String({ maxLength: 200, description: 'Searches titles and session ids; ignores case.' })),
   limit: limit(50, 200),
   cursor,
 });
@@ -186,9 +186,9 @@ export const SessionView = Type.Object({
   session: Summary,
   modes: choices('The modes of its agent; empty while unknown, or when it has none.'),
   models: choices('The models that its agent offers; empty when it does not say.'),
-  thinking: Type.String({ description: 'How much the model is to think, as chosen; empty: as the agent does.' }),
+  thinking: Type.String({ description: "The chosen level of thinking; empty: the agent's default." }),
   thinkingLevels: choices('The levels of thinking that its agent offers; empty while unknown, or when it has none.'),
-  commands: Type.Array(CommandsEvent.properties.commands.items, { description: 'Commands that its agent takes.' }),
+  commands: Type.Array(CommandsEvent.properties.commands.items, { description: 'The commands that its agent offers.' }),
   permissions: Type.Array(Permission, { description: 'Questions that wait for an answer.' }),
   queued: Type.Array(Type.Object({ turnId: Type.String(), prompt: Type.String(), createdAt: Type.Integer() })),
   mcpServers: Type.Array(ShownMcpServer, { description: 'The MCP servers that it was started with, without secrets.' }),
@@ -201,13 +201,13 @@ export const SessionChanges = Type.Object(
     ),
     pinned: Type.Optional(Type.Boolean()),
     mode: Type.Optional(
-      Type.String({ maxLength: 200, description: 'Of the next turns: one of `modes`. Empty: as the agent does.' }),
+      Type.String({ maxLength: 200, description: "For the next turns: one of `modes`. Empty: the agent's default." }),
     ),
     model: Type.Optional(
       Type.String({
         maxLength: 200,
         description:
-          'Of the next turns that name none: one of `models`, where there are any. Empty: as the agent does.',
+          "For the next turns that do not name a model: one of `models`, if the agent offers any. Empty: the agent's default.",
       }),
     ),
     thinking: Type.Optional(Type.String({ maxLength: 200, description: 'As `mode`: one of `thinkingLevels`.' })),
@@ -218,17 +218,15 @@ export const SteerRequest = Type.Object(
   { text: Type.String({ minLength: 1, maxLength: 65_536, description: 'For the agent, as in a prompt.' }) },
   { additionalProperties: false },
 );
-export const SteerResult = Type.Object({ turnId: Type.String({ description: 'The turn that took the message.' }) });
+export const SteerResult = Type.Object({ turnId: Type.String({ description: 'The turn that received the message.' }) });
 export const ForkRequest = Type.Object(
   {
-    turnId: Type.Optional(
-      Type.String({ maxLength: 64, description: 'The last turn that the copy has. Absent: all turns.' }),
-    ),
+    turnId: Type.Optional(Type.String({ maxLength: 64, description: 'The last turn of the copy. Absent: all turns.' })),
   },
   { additionalProperties: false },
 );
 export const ForkResult = Type.Object({
-  sessionId: Type.String({ description: 'Of the copy: session.message continues it.' }),
+  sessionId: Type.String({ description: 'The id of the copy: `session.message` continues it.' }),
 });
 export const SessionOnly = Type.Object({ session: Summary });
 
@@ -299,7 +297,7 @@ export const PlainUpdate = Type.Union([
     }),
     title: Type.String(),
     toolCallId: Type.Optional(Type.String()),
-    reason: Type.Optional(Type.String({ description: 'Why, in the words of the person who answered.' })),
+    reason: Type.Optional(Type.String({ description: 'The reason that the person gave.' })),
     permissionId: Type.Optional(Type.String({ description: 'Where people are asked: what is answered.' })),
     ...Type.Partial(Type.Pick(QuestionEvent, ['toolKind', 'options', 'form', 'expiresAt'])).properties,
   }),
@@ -320,8 +318,8 @@ export const seq = (description: string) => Type.Optional(Type.Integer({ minimum
 
 export const UpdateQuery = Type.Object({
   owner,
-  afterSeq: seq('The updates that follow upon this one.'),
-  beforeSeq: seq('The updates right before this one. Without either: the last ones.'),
+  afterSeq: seq('The updates after this number.'),
+  beforeSeq: seq('The updates before this number. Without either: the latest ones.'),
   limit: limit(300, 2000),
   kinds: Type.Optional(
     Type.String({ maxLength: 400, pattern: '^[a-z_]+(,[a-z_]+)*$', description: 'Only these: `text,tool_call`.' }),

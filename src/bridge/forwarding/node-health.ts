@@ -74,7 +74,7 @@ const NodeEntry = Type.Object({
   zone: Type.String(),
   endpoint: Type.String(),
   capabilities: Type.Array(Type.String()),
-  next_hop: Type.String({ description: 'The node that requests for it are handed to.' }),
+  next_hop: Type.String({ description: 'The node to which its requests are forwarded.' }),
   state: Type.String({ description: '`up`, or why it is down.' }),
 });
 

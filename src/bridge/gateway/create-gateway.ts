@@ -161,7 +161,7 @@ function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<Brid
     }),
     defineMethod({
       name: 'app.gateway.request',
-      summary: 'One call to the gateway, over the connection of this bridge.',
+      summary: 'Sends one call to the gateway, over the connection of this bridge.',
       params: GatewayRequestParams,
       result: GatewayRequestResult,
       async handle(
@@ -179,7 +179,7 @@ function gatewayMethods(options: GatewayMethodsOptions): readonly MethodRow<Brid
     }),
     defineMethod({
       name: 'app.gateway.disconnect',
-      summary: 'Ends the connection to the gateway; tasks that run there are not cut off.',
+      summary: 'Ends the connection to the gateway. Tasks that run there continue.',
       params: GatewayDisconnectParams,
       result: Accepted,
       handle(_params, call: MethodCall<BridgeClient>) {

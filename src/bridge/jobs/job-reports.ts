@@ -169,14 +169,14 @@ export function jobMethods(submit: SubmitJob, reports: JobReports): readonly Met
   return [
     defineMethod({
       name: 'app.jobs.submit',
-      summary: 'Puts a task into the queue; the answer comes when it is stored, before it runs.',
+      summary: 'Puts a task into the queue. The response is sent when the job is stored, before it runs.',
       params: SubmitJobParams,
       result: SubmittedJob,
       handle: (params, call: Call) => submit(params, principalOf(call)),
     }),
     defineMethod({
       name: 'app.jobs.get',
-      summary: 'A job, its result when it has ended, and every attempt to deliver it.',
+      summary: 'Returns a job, its result if it has ended, and every attempt to deliver the result.',
       params: JobName,
       result: Type.Union([JobWithDeliveries, UnknownJob]),
       handle: ({ jobId }, call: Call) => reports.get(principalOf(call), jobId),
@@ -190,7 +190,7 @@ export function jobMethods(submit: SubmitJob, reports: JobReports): readonly Met
     }),
     defineMethod({
       name: 'app.jobs.stats',
-      summary: 'How many jobs are in which state, in all and for each agent.',
+      summary: 'Counts the jobs by state, in total and for each agent.',
       params: Type.Object({}),
       result: JobStatistics,
       handle: (_params, call: Call) => reports.statistics(principalOf(call)),

@@ -52,7 +52,7 @@ export interface RunnerRow {
   /** Both as JSON text; the second one is what it said last, and empty before. */
   readonly labels: string;
   readonly report: string;
-  /** Turns that it takes at the same time; 0 before it was connected, and with `--once`. */
+  /** Turns that it runs at the same time; 0 before it was connected, and with `--once`. */
   readonly slots: number;
   /** The bridge that it is connected to, and the connection; empty while it is away. */
   readonly instance: string;
@@ -250,7 +250,7 @@ export interface DeliveryAttemptRow extends Pick<JobDeliveryRow, 'job_id' | 'kin
   /** Null while it is under way, and forever when its bridge ended first. */
   readonly ended_at: number | null;
   readonly result: 'unknown' | 'sent' | 'failed';
-  /** The status of the response, or what went wrong. */
+  /** The status of the response, or the error. */
   readonly detail: string;
 }
 

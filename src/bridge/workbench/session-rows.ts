@@ -68,7 +68,7 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       guard,
       {
         summary:
-          'Changes the title of a session, archives or pins it, or chooses mode, model and thinking of its next turns.',
+          'Changes the title of a session, archives or pins it, or sets the mode, model and thinking level of its next turns.',
         query: contract.OwnerQuery,
         body: contract.SessionChanges,
         bodyLimit: MAX_CHANGES_BYTES,
@@ -104,7 +104,7 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       'DELETE /api/bridge/sessions/:sessionId/turns/:turnId',
       guard,
       {
-        summary: 'Removes a turn that waits. It ends as cancelled, and the turns before and after it go on.',
+        summary: 'Removes a waiting turn. It ends as cancelled; the turns before and after it continue.',
         query: contract.OwnerQuery,
         response: { 200: contract.LiveAccepted },
       },
@@ -119,7 +119,8 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       'GET /api/bridge/sessions/:sessionId/updates',
       guard,
       {
-        summary: 'The updates of a session in order, without repeated members; the last ones unless a number is given.',
+        summary:
+          'The updates of a session in order, without repeated members; the latest ones unless a number is given.',
         query: contract.UpdateQuery,
         response: { 200: contract.UpdatePage },
       },
@@ -195,7 +196,7 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       'POST /api/bridge/sessions/:sessionId/undo',
       guard,
       {
-        summary: 'Puts the files that a turn has changed back as they were before it.',
+        summary: 'Restores the files that a turn has changed to their state before the turn.',
         query: contract.OwnerQuery,
         body: files.UndoRequest,
         bodyLimit: MAX_CHANGES_BYTES,
@@ -212,7 +213,7 @@ export function sessionRows(guard: Guard<BridgeCaller>, parts: SessionParts) {
       guard,
       {
         summary:
-          'Merges the worktree of a session into the branch that is checked out in its repository. Of a run, one step is merged, and the worktrees of the others are removed.',
+          'Merges the worktree of a session into the branch that is checked out in its repository. For a run, merges one step and removes the worktrees of the others.',
         query: contract.OwnerQuery,
         body: files.MergeRequest,
         bodyLimit: MAX_CHANGES_BYTES,

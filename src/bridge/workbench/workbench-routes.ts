@@ -70,7 +70,7 @@ export function workbenchRoutes(
       guard,
       {
         summary:
-          'Takes a file for a later prompt: its bytes as the body, `content-type`, and its percent-encoded name in `x-file-name`. At most 25 MiB, kept for 24 hours.',
+          'Uploads a file for a later prompt: the bytes as the body, with `content-type`, and the percent-encoded name in `x-file-name`. At most 25 MiB, kept for 24 hours.',
         raw: true,
         anyType: true,
         bodyLimit: MAX_UPLOAD_BYTES,
@@ -117,7 +117,7 @@ export function workbenchRoutes(
       'GET /api/bridge/permission-rules',
       guard,
       {
-        summary: 'Answers that are remembered.',
+        summary: 'Lists the remembered answers.',
         query: contract.OwnerQuery,
         response: { 200: contract.RulePage },
       },
@@ -146,7 +146,7 @@ export function workbenchRoutes(
       'POST /api/bridge/schedules',
       guard,
       {
-        summary: 'Creates a schedule, which runs a task as a job at certain times.',
+        summary: 'Creates a schedule, which runs a task as a job at set times.',
         body: scheduling.NewSchedule,
         bodyLimit: MAX_SCHEDULE_BYTES,
         response: { 201: scheduling.ScheduleOnly },
@@ -175,7 +175,7 @@ export function workbenchRoutes(
     defineRoute(
       'DELETE /api/bridge/schedules/:scheduleId',
       guard,
-      { summary: 'Removes a schedule. The jobs that it made stay.', response: { 200: contract.LiveAccepted } },
+      { summary: 'Removes a schedule. Its jobs stay.', response: { 200: contract.LiveAccepted } },
       async ({ caller, params }) => {
         await schedules.remove(caller.principal, params.scheduleId);
         return { accepted: true };
@@ -184,7 +184,7 @@ export function workbenchRoutes(
     defineRoute(
       'POST /api/bridge/schedules/:scheduleId/run',
       guard,
-      { summary: 'Makes a job of a schedule now, beside its times.', response: { 201: SubmittedJob } },
+      { summary: 'Runs a schedule now, in addition to its set times.', response: { 201: SubmittedJob } },
       ({ caller, params }) => schedules.run(caller.principal, params.scheduleId),
     ),
     defineRoute(
@@ -224,7 +224,7 @@ export function workbenchRoutes(
       freshAdmin,
       {
         summary:
-          'Installs an agent of the table of `trestle agents` with npm, within four minutes. For administrators with a login from the last five minutes.',
+          'Installs one of the agents that `trestle agents` lists, with npm, within four minutes. For administrators with a login from the last five minutes.',
         response: { 200: InstalledAgent },
       },
       ({ caller, params }) => agentCare.install(caller.principal, params.providerId),
@@ -234,7 +234,7 @@ export function workbenchRoutes(
       freshAdmin,
       {
         summary:
-          'Logs in to an agent where it offers a way that needs no terminal; otherwise says what to run. For administrators with a login from the last five minutes.',
+          'Logs in to an agent if the agent offers a login without a terminal; otherwise returns the command to run. For administrators with a login from the last five minutes.',
         body: LoginRequest,
         response: { 200: AgentLogin },
       },
@@ -243,7 +243,10 @@ export function workbenchRoutes(
     defineRoute(
       'GET /api/bridge/nodes',
       guard,
-      { summary: 'The other bridges that this one knows. For callers that see all.', response: { 200: NodeList } },
+      {
+        summary: 'The other bridges that this one is configured with. For callers that see all work.',
+        response: { 200: NodeList },
+      },
       ({ caller }) => {
         onlyForAll(caller);
         return nodes.list();
@@ -253,7 +256,7 @@ export function workbenchRoutes(
       'GET /api/bridge/nodes/explain',
       guard,
       {
-        summary: 'Where a call would go, and why. For callers that see all.',
+        summary: 'Returns where a call would be forwarded, and why. For callers that see all work.',
         query: contract.ExplainQuery,
         response: { 200: Explanation },
       },

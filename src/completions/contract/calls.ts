@@ -2,7 +2,10 @@ import { type Static, Type } from 'typebox';
 
 const Outcome = Type.Union(
   [Type.Literal('ok'), Type.Literal('error'), Type.Literal('aborted'), Type.Literal('partial'), Type.Literal('cached')],
-  { description: 'aborted: the caller left; partial: a stream broke; cached: answered from the cache.' },
+  {
+    description:
+      'aborted: the caller closed the connection; partial: the stream broke off; cached: answered from the cache.',
+  },
 );
 
 const moment = (which: string) =>
@@ -19,7 +22,7 @@ export const CallsQuery = Type.Object({
   model: Type.Optional(Type.String({ description: 'An alias, or <api>/<model>.' })),
   api: Type.Optional(Type.String()),
   outcome: Type.Optional(Outcome),
-  tag: Type.Optional(Type.String({ maxLength: 64, description: 'What the call is marked with.' })),
+  tag: Type.Optional(Type.String({ maxLength: 64, description: 'The tags of the call.' })),
   min_duration_ms: Type.Optional(Type.Integer({ minimum: 0 })),
   request_id: Type.Optional(Type.String({ description: 'The header x-request-id of a response.' })),
   before: Type.Optional(Type.String({ description: 'Id of the last call of the page before.' })),
@@ -59,7 +62,7 @@ const CallFields = {
 export const CallList = Type.Object(
   {
     object: Type.Literal('list'),
-    data: Type.Array(Type.Object(CallFields), { description: 'The latest first.' }),
+    data: Type.Array(Type.Object(CallFields), { description: 'Newest first.' }),
     has_more: Type.Boolean(),
   },
   { $id: 'CallList' },
@@ -76,7 +79,7 @@ export const CallDetails = Type.Object(
       }),
     ),
     content: Type.Union([Type.Object({ request: Type.String(), response: Type.String() }), Type.Null()], {
-      description: 'What was asked and answered, where completions.store_content is set.',
+      description: 'The request and the response, if completions.store_content is set.',
     }),
   },
   { $id: 'CallDetails' },

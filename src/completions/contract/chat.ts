@@ -130,7 +130,9 @@ export const Usage = Type.Object({
     Type.Object({
       cached_tokens: Type.Optional(Type.Integer({ description: 'Read from a cache.' })),
       cache_creation_tokens: Type.Optional(Type.Integer({ description: 'Written into a cache.' })),
-      cache_creation_1h_tokens: Type.Optional(Type.Integer({ description: 'Of those, into one that lasts an hour.' })),
+      cache_creation_1h_tokens: Type.Optional(
+        Type.Integer({ description: 'Of these, written into a cache that lasts an hour.' }),
+      ),
       audio_tokens: Type.Optional(Type.Integer()),
       image_tokens: Type.Optional(Type.Integer()),
     }),
@@ -146,7 +148,7 @@ export const Usage = Type.Object({
       web_search_requests: Type.Integer({ description: 'Searches of the web that the API made.' }),
       other_requests: Type.Optional(
         Type.Integer({
-          description: 'Uses of other tools that the API takes a fee for (code, files, images): the cost is not known.',
+          description: 'Uses of other tools that the API charges for (code, files, images): the cost is not known.',
         }),
       ),
     }),

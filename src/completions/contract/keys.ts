@@ -37,7 +37,7 @@ const KeyTerms = {
   tags: Type.Optional(
     Type.Array(Type.String({ pattern: TAG_PATTERN }), {
       maxItems: MAX_TAGS,
-      description: 'What all its calls are marked with, for reports: `project:blue`.',
+      description: 'The tags of all its calls, for reports: `project:blue`.',
     }),
   ),
   store_content: nullable(StoreContent),
@@ -77,7 +77,7 @@ export const KeyRotation = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: 86_400,
-        description: 'How long the key until now stays valid beside the new one, at most a day. Default: 0.',
+        description: 'How long the old key stays valid beside the new one, at most a day. Default: 0.',
       }),
     ),
   },
@@ -102,15 +102,15 @@ const KeyFields = {
   created_at: Type.String(),
   enabled: Type.Boolean(),
   previous_until: Type.Union([Type.String(), Type.Null()], {
-    description: 'Until when the key before the last rotation works too.',
+    description: 'Until when the key before the last rotation still works.',
   }),
 };
 
 export const KeyInfo = Type.Object(KeyFields);
 
 export const IssuedKey = Type.Object(
-  { ...KeyFields, key: Type.String({ description: 'Shown this once.' }) },
-  { $id: 'IssuedKey', description: 'The key, shown this once.' },
+  { ...KeyFields, key: Type.String({ description: 'Shown only in this response.' }) },
+  { $id: 'IssuedKey', description: 'The key. It is shown only in this response.' },
 );
 
 export const KeyList = Type.Object({
@@ -168,10 +168,10 @@ export const UsageQuery = Type.Object({
   from: Type.Optional(
     Type.String({
       description:
-        'First day (2030-01-01), or a moment (2030-01-01T10:00:00Z), which counts with its quarter of an hour. Default: 30 days ago.',
+        'First day (2030-01-01), or a time (2030-01-01T10:00:00Z), rounded to a quarter of an hour. Default: 30 days ago.',
     }),
   ),
-  to: Type.Optional(Type.String({ description: 'Last day, or a moment. Default: today.' })),
+  to: Type.Optional(Type.String({ description: 'Last day, or a time. Default: today.' })),
   tz: Type.Optional(
     Type.String({
       minLength: 1,
@@ -182,10 +182,10 @@ export const UsageQuery = Type.Object({
   group_by: Type.Optional(GroupBy),
   then_by: Type.Optional(
     Type.Union(GroupBy.anyOf, {
-      description: 'Splits each group once more: it has a row for each `bucket`. The same as `group_by`: no split.',
+      description: 'Splits each group again, with one row for each `bucket`. The same value as `group_by`: no split.',
     }),
   ),
-  tag: Type.Optional(Type.String({ maxLength: 64, description: 'Only the calls that are marked with this tag.' })),
+  tag: Type.Optional(Type.String({ maxLength: 64, description: 'Only calls with this tag.' })),
   key: Type.Optional(Type.String({ description: 'Only the calls of this key; for the master key.' })),
   owner: Type.Optional(
     Type.String({
@@ -223,9 +223,9 @@ const Rates = {
   image_input: Type.Optional(Type.Number()),
   audio_output: Type.Optional(Type.Number()),
   reasoning: Type.Optional(Type.Number()),
-  per_image: Type.Optional(Type.Number({ description: 'For each image that it draws.' })),
-  per_second: Type.Optional(Type.Number({ description: 'For each second of a recording that it hears.' })),
-  per_character: Type.Optional(Type.Number({ description: 'For each character that it speaks.' })),
+  per_image: Type.Optional(Type.Number({ description: 'For each image that it generates.' })),
+  per_second: Type.Optional(Type.Number({ description: 'For each second of audio input.' })),
+  per_character: Type.Optional(Type.Number({ description: 'For each character converted into speech.' })),
   per_search: Type.Optional(Type.Number({ description: 'For each search of the web that its API makes for it.' })),
 };
 
@@ -239,7 +239,7 @@ const Pricing = Type.Object(
   },
   {
     description:
-      'USD per token. A kind of token that is absent costs as much as `input` or `output`; `per_*` that is absent costs nothing.',
+      'USD per token. If a kind of token is absent, it costs as much as `input` or `output`; if a `per_*` price is absent, it costs nothing.',
   },
 );
 
@@ -264,7 +264,7 @@ export const ModelEntry = Type.Object(
     knowledge_cutoff: Type.Optional(Type.String()),
     operation: Type.Optional(
       Type.Union([Type.Literal('responses'), Type.Literal('rawPredict')], {
-        description: 'The upstream serves it at this operation alone.',
+        description: 'The upstream offers the model only for this operation.',
       }),
     ),
   },
@@ -281,10 +281,10 @@ export const ApiStatus = Type.Object({
   dialect: Type.Optional(Type.String()),
   base_url: Type.Optional(Type.String()),
   configured: Type.Optional(
-    Type.Boolean({ description: 'By a setting or a variable, rather than local and keyless.' }),
+    Type.Boolean({ description: 'Configured by a setting or a variable, not a local API without a key.' }),
   ),
   missing: Type.Optional(Type.Array(Type.String())),
-  key_variables: Type.Optional(Type.Array(Type.String(), { description: 'The first one that is set wins.' })),
+  key_variables: Type.Optional(Type.Array(Type.String(), { description: 'The first variable that is set is used.' })),
   key_from: Type.Optional(Type.String({ description: 'The variable or setting that its key comes from.' })),
 });
 
@@ -293,7 +293,7 @@ export const ApiList = Type.Object(
   {
     object: Type.Literal('list'),
     data: Type.Array(ApiStatus),
-    prices_date: Type.String({ description: 'The day of the sizes and prices of models.' }),
+    prices_date: Type.String({ description: 'The date of the sizes and prices of models.' }),
   },
   { $id: 'ApiList' },
 );
@@ -307,12 +307,12 @@ export const TargetList = Type.Object(
         target: Type.String({ description: '<api>/<model>' }),
         state: Type.Enum(['closed', 'open', 'probing'], {
           description:
-            '`closed`: it is asked. `open`: it failed too often, and is left out. `probing`: one call tries it.',
+            '`closed`: the target is used. `open`: it failed too often and is disabled. `probing`: one call is testing it.',
         }),
-        in_flight: Type.Integer({ description: 'Calls under way.' }),
+        in_flight: Type.Integer({ description: 'Calls in progress.' }),
       }),
       {
-        description: 'Targets that were used lately: those of the aliases that you may use, or all for administrators.',
+        description: 'Recently used targets: those of the aliases that you may use, or all for administrators.',
       },
     ),
     aliases: Type.Array(

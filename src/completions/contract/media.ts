@@ -97,46 +97,46 @@ export type RerankRequest = Static<typeof RerankRequest>;
 /** What the rows take and return. */
 export const mediaOperations = {
   createImage: {
-    summary: 'Draw images; with "stream": true as a stream of events.',
+    summary: 'Generate images; with "stream": true as a stream of events.',
     body: ImageRequest,
     raw: true,
     response: { 200: Type.Union([ImageList, EventStream]) },
   },
   editImage: {
-    summary: 'Change images: a form with the files, or JSON.',
+    summary: 'Edit images: a form with the files, or JSON.',
     body: ImageEditRequest,
     raw: true,
     anyType: true,
     response: { 200: Type.Union([ImageList, EventStream]) },
   },
   speak: {
-    summary: 'Turn text into speech: the audio itself, or with "stream_format": "sse" a stream of events.',
+    summary: 'Convert text into speech: the audio itself, or with "stream_format": "sse" a stream of events.',
     body: SpeechRequest,
     raw: true,
     response: { 200: Type.Union([Type.String({ contentMediaType: 'audio/mpeg' }), EventStream]) },
   },
   transcribe: {
-    summary: 'Turn speech into text: a form with the recording as `file`.',
+    summary: 'Transcribe speech: a form with the recording as `file`.',
     body: AudioForm,
     raw: true,
     anyType: true,
     response: { 200: Type.Union([Transcription, EventStream]) },
   },
   translate: {
-    summary: 'Turn speech into English text: a form with the recording as `file`.',
+    summary: 'Transcribe speech and translate it into English: a form with the recording as `file`.',
     body: AudioForm,
     raw: true,
     anyType: true,
     response: { 200: Transcription },
   },
   moderate: {
-    summary: 'Judge whether texts or images are harmful.',
+    summary: 'Classify whether texts or images are harmful.',
     body: ModerationRequest,
     raw: true,
     response: { 200: ModerationList },
   },
   rerank: {
-    summary: 'Order documents by how well they answer a query.',
+    summary: 'Sort documents by their relevance to a query.',
     body: RerankRequest,
     raw: true,
     response: { 200: RerankList },

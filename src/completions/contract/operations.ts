@@ -136,7 +136,7 @@ export const completionsOperations = {
     response: { 200: Type.Union([TextCompletion, EventStream]) },
   },
   embed: {
-    summary: 'Turn texts into lists of numbers.',
+    summary: 'Create embeddings: vectors of numbers that represent texts.',
     body: EmbeddingsRequest,
     raw: true,
     response: { 200: EmbeddingList },
@@ -155,7 +155,7 @@ export const completionsOperations = {
     error: MessagesError,
   },
   countTokens: {
-    summary: 'Count how many tokens a message would send; an estimate where the API of the model does not count.',
+    summary: 'Count the input tokens of a message; an estimate if the API of the model cannot count.',
     body: CountTokensRequest,
     raw: true,
     response: { 200: TokenCount },
@@ -189,47 +189,52 @@ export const completionsOperations = {
   },
   showModel: { summary: 'Show one model.', response: { 200: Type.Union([ModelEntry, GeminiModel]) } },
   listApis: {
-    summary: 'List the model APIs that are known here, and what each one needs.',
+    summary: 'List the known model APIs, and the key that each one needs.',
     response: { 200: ApiList },
   },
   listTargets: {
-    summary: 'List the aliases that you may use, and how the models behind them fare.',
+    summary: 'List the aliases that you may use, and the state of the models behind them.',
     response: { 200: TargetList },
   },
-  issueKey: { summary: 'Issue a key. It is shown this once.', body: NewKey, response: { 201: IssuedKey } },
+  issueKey: {
+    summary: 'Create a key. The key is shown only in this response.',
+    body: NewKey,
+    response: { 201: IssuedKey },
+  },
   listKeys: {
-    summary: 'List the issued keys: all with the master key, your own for people.',
+    summary: 'List keys: all keys with the master key, otherwise your own.',
     query: KeyListQuery,
     response: { 200: KeyList },
   },
   revokeKey: {
-    summary: 'Revoke a key: it stops working immediately. People revoke keys of their own.',
+    summary: 'Revoke a key: it stops working immediately. Users revoke their own keys.',
     params: KeyPath,
   },
   changeKey: {
-    summary: 'Change the name, the limits or the models of a key, or disable it. People change keys of their own.',
+    summary: 'Change the name, limits or models of a key, or disable it. Users change their own keys.',
     params: KeyPath,
     body: KeyChange,
     response: { 200: KeyInfo },
   },
   rotateKey: {
-    summary: 'Replace a key by a new one, shown this once; the old one stays valid for `grace_seconds`.',
+    summary:
+      'Replace a key by a new one, which is shown only in this response. The old key stays valid for `grace_seconds`.',
     params: KeyPath,
     body: KeyRotation,
     response: { 200: IssuedKey },
   },
   reportUsage: {
-    summary: 'Report usage and cost: of your own key, of all that you have used, or of all with the master key.',
+    summary: 'Report usage and cost: of your key, of all your calls, or of all calls with the master key.',
     query: UsageQuery,
     response: { 200: UsageReport },
   },
   listCalls: {
-    summary: 'List calls, the latest first: those of your own key, or all with the master key.',
+    summary: 'List calls, newest first: those of your key, or all with the master key.',
     query: CallsQuery,
     response: { 200: CallList },
   },
   showCall: {
-    summary: 'Show one call: tokens by kind, cost, timings, failed attempts, and its content where that is stored.',
+    summary: 'Show one call: tokens by kind, cost, timings, failed attempts, and its content if it is stored.',
     response: { 200: CallDetails },
   },
 } as const satisfies Readonly<Record<string, Operation>>;
@@ -249,7 +254,9 @@ export const FileForm = Type.Object(
 export const StoredFile = Type.Object({ id, filename: Type.Optional(Type.String()) }, { $id: 'StoredFile' });
 
 const ListQuery = Type.Object({
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, description: 'At most so many. Absent: 20.' })),
+  limit: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 100, description: 'The maximum number of entries. Default: 20.' }),
+  ),
   after: Type.Optional(Type.String({ maxLength: 256, description: 'The last id of the page before.' })),
 });
 
@@ -283,13 +290,13 @@ export type ListQuery = Static<typeof ListQuery>;
 /** What the rows take and return. */
 export const storedOperations = {
   uploadFile: {
-    summary: 'Store a file at a model API: a form with the file as `file`. The header `x-model-api` names the API.',
+    summary: 'Upload a file to a model API: a form with the file as `file`. The header `x-model-api` names the API.',
     body: FileForm,
     raw: true,
     anyType: true,
     response: { 200: StoredFile },
   },
-  listFiles: { summary: 'List your files, the latest first.', query: ListQuery, response: { 200: listOf(StoredFile) } },
+  listFiles: { summary: 'List your files, newest first.', query: ListQuery, response: { 200: listOf(StoredFile) } },
   showFile: { summary: 'Show one of your files.', params: IdPath, response: { 200: StoredFile } },
   deleteFile: { summary: 'Delete one of your files at its model API.', params: IdPath, response: { 200: StoredFile } },
   readFile: {
@@ -298,15 +305,15 @@ export const storedOperations = {
     response: { 200: Type.String({ contentMediaType: 'application/octet-stream' }) },
   },
   createBatch: {
-    summary: 'Run the requests of a file within a day, at the price of batches.',
+    summary: 'Run the requests in a file within a day, at the batch price.',
     body: BatchRequest,
     response: { 200: Batch },
   },
   listBatches: {
-    summary: 'List your batches, the latest first.',
+    summary: 'List your batches, newest first.',
     query: ListQuery,
     response: { 200: listOf(Batch) },
   },
-  showBatch: { summary: 'Show how far one of your batches is.', params: IdPath, response: { 200: Batch } },
+  showBatch: { summary: 'Show the progress of one of your batches.', params: IdPath, response: { 200: Batch } },
   cancelBatch: { summary: 'Cancel one of your batches.', params: IdPath, response: { 200: Batch } },
 } as const satisfies Readonly<Record<string, Operation>>;

@@ -79,7 +79,9 @@ export const ResponsesRequest = Type.Object(
     ),
     reasoning: optional(Type.Object({ effort: optional(Type.String()), summary: optional(Type.String()) })),
     metadata: optional(Type.Object({})),
-    store: optional(Type.Boolean({ description: 'Nothing is stored: true is dropped and named.' })),
+    store: optional(
+      Type.Boolean({ description: 'Responses are not stored: `true` is ignored, and a header names it.' }),
+    ),
     previous_response_id: optional(Type.String({ description: 'Refused: send the whole conversation as input.' })),
     include: optional(Type.Array(Type.String())),
     top_logprobs: optional(Type.Integer({ minimum: 0, maximum: 20 })),

@@ -48,7 +48,7 @@ export function createCommonSurface(options: CommonRoutesOptions): HttpSurface {
       method: 'GET',
       path: '/healthz',
       guard: anyone,
-      summary: 'Whether the process lives.',
+      summary: 'Returns 200 while the process runs.',
       schema: { response: { 200: Health } },
       handle: (): Static<typeof Health> => ({ status: 'ok' }),
     },
@@ -56,7 +56,8 @@ export function createCommonSurface(options: CommonRoutesOptions): HttpSurface {
       method: 'GET',
       path: '/readyz',
       guard: anyone,
-      summary: 'Whether it takes new work: 503 while a part it needs fails, and while it shuts down.',
+      summary:
+        'Returns 200 while the server accepts new work, and 503 during a shutdown or while a part that it needs fails.',
       schema: { response: { 200: Readiness, 503: Readiness } },
       async handle({ reply }): Promise<Static<typeof Readiness>> {
         const { ready, checks } = await readiness();
@@ -72,7 +73,7 @@ export function createCommonSurface(options: CommonRoutesOptions): HttpSurface {
       method: 'GET',
       path: '/metrics',
       guard: metricsGuard(options),
-      summary: 'Figures for Prometheus: from this machine, or with the metrics token.',
+      summary: 'Metrics for Prometheus: from this machine, or with the metrics token.',
       async handle({ reply }) {
         const { contentType, text } = await metrics.read();
         reply.type(contentType);

@@ -66,7 +66,7 @@ test('a WebSocket address is a GET with status 101, its query and the mark of a 
   assert.deepEqual(paths['/socket']?.get, {
     operationId: 'getSocket',
     summary: 'JSON-RPC.',
-    description: 'A WebSocket: ask for an upgrade. Messages are text frames, one JSON value each.',
+    description: 'A WebSocket: request an upgrade. Each message is a text frame with one JSON value.',
     tags: ['calls'],
     parameters: [{ name: 'after', in: 'query', required: false, schema: { type: 'integer' } }],
     responses: { 101: { description: 'Switching Protocols' } },

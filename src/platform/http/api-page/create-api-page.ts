@@ -144,7 +144,7 @@ export function rootRoute({ version, page, showPage }: RootRouteOptions): Route 
     method: 'GET',
     path: '/',
     guard: anyone,
-    summary: 'A line that says what runs here; the API page for browsers.',
+    summary: 'Returns one line about what runs here; browsers get the API page.',
     handle(call) {
       const asksForPage = call.head.headers.accept?.includes('text/html') === true;
       if (showPage !== 'never') call.reply.header('vary', 'Accept');

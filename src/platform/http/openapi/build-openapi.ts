@@ -132,7 +132,7 @@ interface DescriberInput {
 const JSON_TYPE = 'application/json';
 /** The schema describes the data of one event. */
 const EVENTS_TYPE = 'text/event-stream';
-const SOCKET_DESCRIPTION = 'A WebSocket: ask for an upgrade. Messages are text frames, one JSON value each.';
+const SOCKET_DESCRIPTION = 'A WebSocket: request an upgrade. Each message is a text frame with one JSON value.';
 
 function createOperationDescriber({ components, tag, error }: DescriberInput): OperationDescriber {
   const ofRoute: OperationDescriber['ofRoute'] = (operationId, route, path, methods) => {
@@ -294,7 +294,7 @@ interface MethodSchemas {
   readonly received: JsonSchema;
 }
 
-const REQUEST_ID = { type: ['string', 'number', 'null'], description: 'Comes back as sent.', examples: ['1'] };
+const REQUEST_ID = { type: ['string', 'number', 'null'], description: 'Returned as sent.', examples: ['1'] };
 
 function describeMethods({ rows, notifications = [] }: DescribedMethods, components: ComponentSchemas): MethodSchemas {
   const requests = rows.map(({ name, summary, params }) => ({
@@ -319,7 +319,7 @@ function describeMethods({ rows, notifications = [] }: DescribedMethods, compone
       ok: { const: true },
       type: { const: 'res' },
       payload: { description: 'The same as `result`.' },
-      seq: { type: 'integer', description: 'Grows with every message of the connection.' },
+      seq: { type: 'integer', description: 'Increases with each message of the connection.' },
     },
     required: ['jsonrpc', 'id', 'result', 'ok', 'type', 'payload', 'seq'],
   }));
@@ -334,7 +334,7 @@ function describeMethods({ rows, notifications = [] }: DescribedMethods, compone
       type: { const: 'event' },
       event: { const: name },
       payload: { description: 'The same as `params`.' },
-      seq: { type: 'integer', description: 'Grows with every message of the connection.' },
+      seq: { type: 'integer', description: 'Increases with each message of the connection.' },
     },
     required: ['jsonrpc', 'method', 'params', 'type', 'event', 'payload', 'seq'],
   }));
