@@ -161,10 +161,15 @@ function joined(pieces: readonly Piece[]): readonly Piece[] {
   return found;
 }
 
-/** Safari has no idle callback. */
+interface Idle {
+  /** Safari has none. */
+  requestIdleCallback?(done: () => void, options: { readonly timeout: number }): unknown;
+}
+
 function idle(): Promise<void> {
+  const { requestIdleCallback: callWhenIdle } = globalThis as Idle;
   return new Promise((done) => {
-    if (typeof requestIdleCallback === 'function') requestIdleCallback(() => done(), { timeout: 200 });
-    else setTimeout(done);
+    if (callWhenIdle === undefined) setTimeout(done);
+    else callWhenIdle(() => done(), { timeout: 200 });
   });
 }
