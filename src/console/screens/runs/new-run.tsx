@@ -3,7 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import { useLocation } from 'wouter';
 import { trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
-import { AgentField, ErrorBox } from '../../parts/parts.tsx';
+import { AgentField, ErrorBox, TaskField } from '../../parts/parts.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { FolderField, PermissionField } from '../board/new-session.tsx';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
@@ -82,8 +82,7 @@ export default function NewRun() {
     <section className="page">
       <h1>New run</h1>
       <form className="new-session" onSubmit={(event) => void start(event)}>
-        <label htmlFor={`${id}-task`}>What should be done?</label>
-        <textarea id={`${id}-task`} rows={4} required value={task} onChange={({ target }) => setTask(target.value)} />
+        <TaskField value={task} onChange={setTask} />
         <fieldset className="choice">
           <legend>How the agents work together</legend>
           {MODES.map(({ value, label }) => (

@@ -63,7 +63,12 @@ interface TableProps {
 function Table({ entries, onFilter }: TableProps) {
   const filtering = (name: (typeof FILTERS)[number]['name'], value: string) =>
     value === '' ? null : (
-      <button type="button" className="link" title={`Only ${visible(value)}`} onClick={() => onFilter(name, value)}>
+      <button
+        type="button"
+        className="link unbroken"
+        title={`Only ${visible(value)}`}
+        onClick={() => onFilter(name, value)}
+      >
         {shortId(visible(value))}
       </button>
     );
