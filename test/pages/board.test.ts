@@ -95,7 +95,7 @@ test('the board: filters and views in the address, a sorted list, and cards that
   await page.getByLabel('State').selectOption('archived');
   const archived = page.getByRole('region', { name: 'Archived' });
   await archived.getByLabel('Actions for zebra').click();
-  await archived.getByRole('button', { name: 'Take out of the archive' }).click();
+  await archived.getByRole('button', { name: 'Restore from the archive' }).click();
   await page.getByText('No session matches.').waitFor();
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');

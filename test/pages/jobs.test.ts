@@ -31,7 +31,7 @@ test('jobs: submitted, followed, stopped, run again; with their deliveries, and 
   await page.getByText('running', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByText('JOB_CANCELLED').first().waitFor();
-  await page.getByText('It was stopped.').waitFor();
+  await page.getByText('The job was stopped.').waitFor();
 
   // Ended, it can be run again, as a job of its own.
   const first = page.url();

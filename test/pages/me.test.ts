@@ -19,7 +19,7 @@ test('the own account: name, password, logins, access tokens', async (t) => {
   const profile = part(page, 'Profile');
   await profile.getByLabel('Name').fill('Ada L.');
   await profile.getByRole('button', { name: 'Save' }).click();
-  await profile.getByText('Your name is saved.').waitFor();
+  await profile.getByText('Your name was saved.').waitFor();
   await page.getByRole('navigation').getByText('Ada L.').waitFor();
 
   // Another browser logs in, is listed, and is ended.
@@ -56,7 +56,7 @@ test('the own account: name, password, logins, access tokens', async (t) => {
   await tokens.getByLabel('Name of a new token').fill('build server');
   await tokens.getByLabel('completions').uncheck();
   await tokens.getByRole('button', { name: 'Create the token' }).click();
-  await tokens.getByText('Choose what the token is for.').waitFor();
+  await tokens.getByText('Choose at least one scope for the token.').waitFor();
   await tokens.getByLabel('account').check();
   await tokens.getByLabel('Ends after').selectOption('30 days');
   await tokens.getByRole('button', { name: 'Create the token' }).click();
@@ -123,7 +123,7 @@ test('second factor and passkeys: a login that is not fresh is confirmed by pass
   await passkeys.getByRole('listitem').filter({ hasText: 'laptop' }).waitFor();
   await passkeys.getByLabel('Name of a new passkey').fill('again');
   await passkeys.getByRole('button', { name: 'Add a passkey' }).click();
-  await passkeys.getByText('This device has a passkey for your account already.').waitFor();
+  await passkeys.getByText('This device already has a passkey for your account.').waitFor();
 
   // Six minutes pass, while the page is closed: it would ask a program that is stopping.
   await page.goto('about:blank');

@@ -159,7 +159,7 @@ test('invited people see what their plan includes: models without agents, then a
   const dialog = page.getByRole('dialog', { name: 'Ben' });
   await dialog.getByLabel('New plan').fill('crew');
   await dialog.getByRole('button', { name: 'Give' }).click();
-  await dialog.getByText('The plan is changed.').waitFor();
+  await dialog.getByText('The plan was changed.').waitFor();
   await ben.page.goto(`${url}/console`);
   await work(ben, 'bittern');
   await untilEqual(() => ben.page.getByText('heron').count(), 0);

@@ -41,7 +41,7 @@ test('screens of people lead to the login where nobody has logged in, and back',
   const program = await startProgram(t);
   const { page } = await openPage(t, `${program.url}/console/users`);
   const refusal = page.getByRole('alert').first();
-  await refusal.getByText('Only people who have logged in see this.').waitFor();
+  await refusal.getByText('You need to log in to see this.').waitFor();
   assert.equal(
     await refusal.getByRole('link', { name: 'Log in' }).getAttribute('href'),
     '/login?next=%2Fconsole%2Fusers',

@@ -290,7 +290,7 @@ async function openBusy(scope: Scope) {
 
 test('three messages wait; one is removed while the turn runs, and only the others are sent', async (t) => {
   const { page, problems, log } = await openBusy(t);
-  const waiting = page.getByRole('list', { name: 'Messages that wait' });
+  const waiting = page.getByRole('list', { name: 'Waiting messages' });
   for (const text of ['first of three', 'second of three', 'third of three']) {
     await page.getByRole('textbox', { name: 'Message' }).fill(text);
     await page.getByRole('button', { name: 'Queue' }).click();

@@ -37,7 +37,7 @@ test('an administrator makes a team, says who is in it, changes it and removes i
   await untilEqual(() => page.getByRole('link', { name: 'Work for this team' }).count(), 0, 'Ada is not in it yet');
 
   const members = page.getByRole('region', { name: 'Members' });
-  await members.getByText('Nobody is in this team yet.').waitFor();
+  await members.getByText('This team has no members yet.').waitFor();
   await members.getByLabel('E-mail address or id').fill('nobody@example.com');
   await members.getByRole('button', { name: 'Add' }).click();
   await members.getByRole('alert').waitFor();
@@ -50,7 +50,7 @@ test('an administrator makes a team, says who is in it, changes it and removes i
 
   // Someone without an account comes into the team by a link.
   const invitations = page.getByRole('region', { name: 'Invitations' });
-  await invitations.getByText('No invitation is open.').waitFor();
+  await invitations.getByText('There are no open invitations.').waitFor();
   await invitations.getByRole('button', { name: 'Invite' }).click();
   const token = new URL(await invitations.locator('pre').innerText()).hash.replace('#token=', '');
   const accepted = await fetch(`${url}/api/auth/invitations/accept`, {
@@ -126,6 +126,6 @@ test('members work in one session of their team, and see what the team has used'
   assert.equal(await ben.page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
   await ben.page.getByRole('button', { name: 'Leave …' }).click();
   await ben.page.getByRole('dialog').getByRole('button', { name: 'Leave it' }).click();
-  await ben.page.getByRole('heading', { name: 'You are in no team' }).waitFor();
+  await ben.page.getByRole('heading', { name: 'You are not in a team' }).waitFor();
   assert.deepEqual(ben.problems, []);
 });

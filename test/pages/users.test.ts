@@ -7,7 +7,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   const { page, problems, url } = await openAsAda(t, '/console/users');
   await page.getByRole('row', { name: /Ada.*ada@example.com.*root.*active.*off/ }).waitFor();
   const invitations = page.getByRole('region', { name: 'Invitations' });
-  await invitations.getByText('No invitation is open.').waitFor();
+  await invitations.getByText('There are no open invitations.').waitFor();
   await invitations.getByRole('button', { name: 'Invite' }).click();
   const link = await invitations.locator('pre').innerText();
   await invitations.getByRole('button', { name: 'Done' }).click();
@@ -30,7 +30,7 @@ test('administrators invite, change, pause and remove people, and see what happe
 
   // Another one is made, listed and revoked.
   await page.reload();
-  await invitations.getByText('No invitation is open.').waitFor();
+  await invitations.getByText('There are no open invitations.').waitFor();
   await invitations.getByLabel('E-mail address').fill('cleo@example.com');
   await invitations.getByLabel('Mail the link').uncheck();
   await invitations.getByLabel('Role of the new account').selectOption('operator');
@@ -39,7 +39,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   const cleo = invitations.getByRole('listitem').filter({ hasText: 'cleo@example.com as operator' });
   await cleo.getByRole('button', { name: 'Revoke' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke it' }).click();
-  await invitations.getByText('No invitation is open.').waitFor();
+  await invitations.getByText('There are no open invitations.').waitFor();
 
   await page.getByLabel('Search users').fill('ben@');
   await page.getByRole('row', { name: /Ada/ }).waitFor({ state: 'detached' });
@@ -47,13 +47,13 @@ test('administrators invite, change, pause and remove people, and see what happe
   const dialog = page.getByRole('dialog', { name: 'Ben' });
   assert.match(await readByCurl(page, dialog), /"email":"ben@example\.com"/);
   await dialog.getByLabel('Role').selectOption('readonly');
-  await dialog.getByText('The role is changed.').waitFor();
+  await dialog.getByText('The role was changed.').waitFor();
   await dialog.getByLabel('New plan').fill('no-such-plan');
   await dialog.getByRole('button', { name: 'Give' }).click();
   await dialog.getByRole('alert').getByText('no-such-plan').waitFor();
   await dialog.getByLabel('New plan').fill('free');
   await dialog.getByRole('button', { name: 'Give' }).click();
-  await dialog.getByText('The plan is changed.').waitFor();
+  await dialog.getByText('The plan was changed.').waitFor();
   await page.getByRole('row', { name: /Ben.*readonly/, includeHidden: true }).waitFor();
   await dialog.getByRole('button', { name: 'Pause' }).click();
   await dialog.getByText('Paused: all logins have ended.').waitFor();
@@ -70,7 +70,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   await ben.page.getByRole('button', { name: 'Log in' }).waitFor();
 
   // What was done is recorded, and filters are in the address.
-  await dialog.getByRole('link', { name: 'What happened to this account' }).click();
+  await dialog.getByRole('link', { name: 'Audit entries of this account' }).click();
   await page.getByRole('row', { name: /role\.changed.*before: user · after: readonly/ }).waitFor();
   await page.getByRole('button', { name: 'user.paused' }).click();
   await page.getByRole('row', { name: /role\.changed/ }).waitFor({ state: 'detached' });
@@ -112,7 +112,7 @@ test('an administrator sees who asks for which plan, approves it, and finds ever
   const dialog = page.getByRole('dialog', { name: 'order-1' });
   await dialog.getByText('bank').waitFor();
   await dialog.getByLabel('Status').selectOption('active');
-  await dialog.getByLabel('Plan that it gives').selectOption('pro');
+  await dialog.getByLabel('Plan of the subscription').selectOption('pro');
   await dialog.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('row', { name: /order-1.*Ada.*active.*pro/ }).waitFor();
 

@@ -106,7 +106,7 @@ export async function streamChat(
   } catch (error) {
     onChange({ ...answer, totalMs: elapsed() });
     if (error instanceof Problem || signal.aborted) throw error;
-    throw new Problem('The connection was lost while the model answered.', { code: 'connection_lost' });
+    throw new Problem('The connection was lost before the answer was complete.', { code: 'connection_lost' });
   } finally {
     clearTimeout(timer);
     silence.abort();

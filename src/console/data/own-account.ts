@@ -63,7 +63,7 @@ export async function addPasskey(name: string): Promise<void> {
   );
   const options = PublicKeyCredential.parseCreationOptionsFromJSON(publicKey);
   const credential = (await navigator.credentials.create({ publicKey: options })) as PublicKeyCredential | null;
-  if (credential === null) throw new Error('No passkey was made.');
+  if (credential === null) throw new Error('No passkey was created.');
   await auth('POST', 'passkeys/verify', { credential: credential.toJSON(), name }, { query });
 }
 

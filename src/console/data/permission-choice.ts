@@ -6,7 +6,7 @@ export const PERMISSIONS = [
 ] as const;
 
 /** For agents whose modes decide it: nothing is sent along with a message. */
-export const BY_MODE = { value: 'mode', label: 'As the mode says' } as const;
+export const BY_MODE = { value: 'mode', label: 'By mode' } as const;
 const CHOICES = [...PERMISSIONS, BY_MODE] as const;
 
 export type PermissionChoice = (typeof CHOICES)[number]['value'];

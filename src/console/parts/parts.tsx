@@ -13,7 +13,7 @@ export function ErrorBox({ error, children }: { readonly error: unknown; readonl
     return (
       <div className="error" role="alert">
         <p>
-          Only people who have logged in see this. <LogIn />
+          You need to log in to see this. <LogIn />
         </p>
         {children}
       </div>
@@ -44,7 +44,7 @@ export function NotSentYet({ isWaiting }: { readonly isWaiting: boolean }) {
   if (!isWaiting || why === undefined) return null;
   return (
     <p className="notice" role="status">
-      Not sent yet. {why.message} It is tried again until the server takes it.
+      Not sent yet. {why.message} The page tries again until the server accepts it.
     </p>
   );
 }

@@ -121,9 +121,9 @@ interface Seen {
 
 /** Keys of the fields that texts are typed into. */
 const TYPED = [
-  { keys: 'Ctrl Enter', what: 'Start, from the field of the task' },
+  { keys: 'Ctrl Enter', what: 'Start, in the field of the task' },
   { keys: 'Enter', what: 'Send the message' },
-  { keys: '↑', what: 'The last message again, from an empty field' },
+  { keys: '↑', what: 'Restore the last message, in an empty field' },
 ];
 
 const GROUPS = ['Work', 'Models', 'Operate'] as const;

@@ -225,7 +225,7 @@ function CardActions({ session }: { readonly session: Summary }) {
             Rename
           </button>
           <button type="button" onClick={() => act(() => changeSession(name, { archived: state !== 'archived' }))}>
-            {state === 'archived' ? 'Take out of the archive' : 'Archive'}
+            {state === 'archived' ? 'Restore from the archive' : 'Archive'}
           </button>
         </div>
       </details>

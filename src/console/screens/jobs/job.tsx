@@ -14,9 +14,9 @@ const POLL_MS = 1000;
 
 /** What the codes of failures mean; those of turns come with a text of their own. */
 const ENDS: Readonly<Record<string, string>> = {
-  JOB_TIMEOUT: 'Its time was up.',
-  JOB_CANCELLED: 'It was stopped.',
-  JOB_INTERRUPTED: 'The server ended while it ran.',
+  JOB_TIMEOUT: 'The job reached its time limit.',
+  JOB_CANCELLED: 'The job was stopped.',
+  JOB_INTERRUPTED: 'The server stopped while the job ran.',
 };
 
 /** One job: what was asked, when what happened, how it ended, and where its result was sent. */
@@ -35,7 +35,7 @@ export default function JobScreen() {
     return (
       <section className="page">
         <h1>There is no job “{visible(jobId)}”</h1>
-        <p>It was removed after its time, or it belongs to someone else.</p>
+        <p>Its retention period has ended, or it belongs to someone else.</p>
         <p>
           <Link href="/console/jobs">To the jobs</Link>
         </p>
@@ -161,7 +161,9 @@ function Details({ job }: { readonly job: JobDetails }) {
       <section className="part" aria-label="Request">
         <h2>Request</h2>
         <pre className="prompt">{visible(job.taskPrompt)}</pre>
-        {job.taskPrompt.length >= 200 ? <p className="quiet">The first 200 characters; the session has all.</p> : null}
+        {job.taskPrompt.length >= 200 ? (
+          <p className="quiet">These are the first 200 characters. The session has the complete task.</p>
+        ) : null}
       </section>
       <section className="part" aria-label="Result">
         <h2>Result</h2>
@@ -186,7 +188,7 @@ function Details({ job }: { readonly job: JobDetails }) {
       </section>
       <section className="part" aria-label="Deliveries">
         <h2>Deliveries</h2>
-        {deliveries.length === 0 ? <p className="quiet">The result was sent nowhere.</p> : null}
+        {deliveries.length === 0 ? <p className="quiet">The job has no webhook.</p> : null}
         <ul className="rows">
           {deliveries.map(({ kind, attempt, startedAt, result: outcome, detail }) => (
             <li key={`${kind}${attempt}`}>

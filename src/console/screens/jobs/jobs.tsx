@@ -223,7 +223,7 @@ function NewJob({ onClose }: { readonly onClose: () => void }) {
           </select>
         </div>
         <div className="field">
-          <label htmlFor={`${id}-retries`}>Run again if the agent fails, at most (times)</label>
+          <label htmlFor={`${id}-retries`}>Retries if the agent fails</label>
           <input
             id={`${id}-retries`}
             type="number"

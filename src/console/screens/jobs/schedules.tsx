@@ -53,7 +53,7 @@ export default function Schedules() {
       {data !== undefined && schedules.length === 0 ? (
         <section className="empty">
           <h2>No schedules yet</h2>
-          <p>A schedule makes a task a job at certain times, such as every morning.</p>
+          <p>A schedule runs a task as a job at set times, such as every morning.</p>
         </section>
       ) : null}
       {schedules.length === 0 ? null : (
@@ -71,7 +71,7 @@ export default function Schedules() {
       {removed === undefined ? null : (
         <Confirm
           title={`Remove “${visible(removed.name)}”?`}
-          text="It makes no more jobs. The jobs that it has made stay."
+          text="It starts no more jobs. Its earlier jobs stay."
           action="Remove it"
           onClose={() => setRemoved(undefined)}
           onYes={() =>
@@ -188,7 +188,7 @@ function Details({ scheduleId, onClose }: { readonly scheduleId: string; readonl
         <>
           <pre className="code">{visible(data.task.taskPrompt ?? '')}</pre>
           <h3>The next times</h3>
-          {data.upcoming.length === 0 ? <p>None: it is paused.</p> : null}
+          {data.upcoming.length === 0 ? <p>None: the schedule is paused.</p> : null}
           <ol>
             {data.upcoming.map((time) => (
               <li key={time}>
@@ -234,7 +234,7 @@ function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readon
           maxLength={120}
           hint="A cron pattern (minute, hour, day of month, month, day of week), or a duration such as 30m, 6h or 1d."
         />
-        <Field label="Name" value={name} onChange={setName} maxLength={200} hint="The task, unless given." />
+        <Field label="Name" value={name} onChange={setName} maxLength={200} hint="The task unless given." />
         <AgentField
           value={agent}
           onChange={setAgent}

@@ -27,7 +27,7 @@ export function AccessTokens() {
   const [made, setMade] = useState<string>();
   const [revoked, setRevoked] = useState<AccessToken>();
   const refresh = () => queries.invalidateQueries({ queryKey: ['tokens'] });
-  const text = 'For programs that work in your name: send one as a bearer token. Nobody can read it again later.';
+  const text = 'For programs that act for you: they send it as a bearer token. A token cannot be shown again later.';
   return (
     <Part title="Access tokens" text={text}>
       <ErrorBox error={tokens.error} />
@@ -59,7 +59,7 @@ export function AccessTokens() {
         />
       ) : (
         <div className="stack">
-          <ShownOnce label="Copy the token now: it is shown only this once." text={made} />
+          <ShownOnce label="Copy the token now. It is not shown again." text={made} />
           <button type="button" onClick={() => setMade(undefined)}>
             I have stored it
           </button>
@@ -69,7 +69,7 @@ export function AccessTokens() {
       {revoked === undefined ? null : (
         <Confirm
           title={`Revoke “${visible(revoked.name)}”?`}
-          text="Programs that use it are refused from now on."
+          text="Programs that use it are refused immediately."
           action="Revoke it"
           onClose={() => setRevoked(undefined)}
           onYes={() =>
@@ -100,7 +100,7 @@ function NewToken({ onMade }: { readonly onMade: (token: string) => void }) {
   function submit(event: FormEvent): void {
     event.preventDefault();
     if (scopes.size === 0) {
-      work.refuse('Choose what the token is for.');
+      work.refuse('Choose at least one scope for the token.');
       return;
     }
     work.run(async () => {

@@ -90,7 +90,7 @@ export function Passkeys() {
       await refresh();
     });
   }
-  const text = 'A passkey logs you in by the lock of a phone or computer, without a password.';
+  const text = 'A passkey logs you in with the screen lock of a phone or computer, without a password.';
   return (
     <Part title="Passkeys and linked logins" text={text}>
       <ErrorBox error={isHidden ? undefined : credentials.error} />
@@ -146,7 +146,7 @@ export function Passkeys() {
       {removed === undefined ? null : (
         <Confirm
           title={`Remove “${nameOf(removed)}”?`}
-          text="It can then no longer log in, and your other logins end."
+          text="It can no longer log in, and your other logins end."
           action="Remove it"
           onClose={() => setRemoved(undefined)}
           onYes={() =>
@@ -169,7 +169,8 @@ function nameOf({ name, provider, email }: Credential): string {
 /** What browsers say when the person says no, or has one already, in our words. */
 function passkeyProblem(error: unknown): unknown {
   if (!(error instanceof DOMException)) return error;
-  if (error.name === 'InvalidStateError') return new Error('This device has a passkey for your account already.');
-  if (error.name === 'NotAllowedError') return new Error('No passkey was made: it was cancelled, or took too long.');
+  if (error.name === 'InvalidStateError') return new Error('This device already has a passkey for your account.');
+  if (error.name === 'NotAllowedError')
+    return new Error('No passkey was created: the request was cancelled or took too long.');
   return error;
 }

@@ -18,7 +18,7 @@ export default function Me() {
   if (person === undefined) {
     return (
       <section className="page">
-        <h1>Nobody is logged in</h1>
+        <h1>You are not logged in</h1>
         <p>
           This server works without a login here, so there is no account to show. <LogIn />
         </p>
@@ -73,7 +73,7 @@ function Profile({ id, name: current }: { readonly id: string; readonly name: st
           Save
         </button>
       </form>
-      {isSaved ? <p role="status">Your name is saved.</p> : null}
+      {isSaved ? <p role="status">Your name was saved.</p> : null}
       <p className="quiet">
         Your id, by which an owner of a team adds you: <code>{id}</code>
       </p>
@@ -123,7 +123,7 @@ function Password() {
           Change the password
         </button>
       </form>
-      {isDone ? <p role="status">Your password is changed, and your other logins have ended.</p> : null}
+      {isDone ? <p role="status">Your password was changed, and your other logins have ended.</p> : null}
       <WorkNotes work={work} />
     </Part>
   );

@@ -22,7 +22,7 @@ export function SecondFactor() {
   const [asked, setAsked] = useState<'disable' | 'renew'>();
   const refresh = () =>
     Promise.all(['mfa', 'logins', 'person'].map((name) => queries.invalidateQueries({ queryKey: [name] })));
-  const text = 'A login then needs a code of an app on your phone, besides the password.';
+  const text = 'With it, a login needs a code from an app on your phone in addition to the password.';
   if (codes !== undefined) {
     return (
       <Part title="Second factor">
@@ -112,7 +112,7 @@ function Enrol({ enrolment, onCancel, onDone }: EnrolProps) {
   }
   return (
     <form className="stack" onSubmit={submit}>
-      <p>Scan this with your authenticator app, or type the key into it. Then give the code that the app shows.</p>
+      <p>Scan this with your authenticator app, or type the key into it. Then enter the code that the app shows.</p>
       <img className="qr" src={enrolment.qr} alt="QR code for your authenticator app" width={200} height={200} />
       <p>
         Key: <code>{enrolment.secret.match(/.{1,4}/g)?.join(' ')}</code>
@@ -144,7 +144,7 @@ function RecoveryCodes({ codes, onStored }: { readonly codes: readonly string[];
   return (
     <div className="stack">
       <ShownOnce
-        label="Each of these codes replaces the app once, should you lose your phone. They are shown only now."
+        label="If you lose your phone, each of these codes replaces the app once. They are not shown again."
         text={codes.join('\n')}
         file="trestle-recovery-codes.txt"
       />
@@ -189,7 +189,11 @@ function ProofDialog({ what, onClose, onDone }: ProofProps) {
   return (
     <Dialog title={what === 'renew' ? 'New recovery codes' : 'Switch the second factor off?'} onClose={onClose}>
       <form className="stack" onSubmit={submit}>
-        <p>{what === 'renew' ? 'The codes that you have now end.' : 'The password alone then opens your account.'}</p>
+        <p>
+          {what === 'renew'
+            ? 'Your current codes stop working.'
+            : 'After that, the password alone is enough to log in.'}
+        </p>
         <Field
           label="Your password"
           type="password"

@@ -49,7 +49,7 @@ export function Subscriptions() {
       {ending === undefined ? null : (
         <Confirm
           title={`Cancel ${nameOf(ending)}?`}
-          text="What the subscription gives you ends with it."
+          text="You lose what the subscription includes."
           action="Cancel it"
           onClose={() => setEnding(undefined)}
           onYes={() =>

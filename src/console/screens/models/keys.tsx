@@ -27,7 +27,7 @@ export default function Keys() {
   if (person === undefined) {
     return (
       <section className="page">
-        <h1>Nobody is logged in</h1>
+        <h1>You are not logged in</h1>
         <p>
           Keys belong to people, and this server works without a login here. <LogIn />
         </p>
@@ -38,7 +38,7 @@ export default function Keys() {
     <>
       <header className="bar">
         <h1>Keys</h1>
-        <span className="quiet">For programs that call models in your name</span>
+        <span className="quiet">For programs that call models for you</span>
       </header>
       <ErrorBox error={keys.error} />
       {keys.data === undefined || keys.data.length === 0 ? null : (

@@ -85,7 +85,7 @@ export default function Playground() {
     <>
       <header className="bar">
         <h1>Playground</h1>
-        <span className="quiet">Calls count for your budget; the conversation ends with this page</span>
+        <span className="quiet">Calls count towards your budget; the conversation is not stored</span>
         {models.length < MAX_COLUMNS ? (
           <button type="button" disabled={running > 0} onClick={() => change([...models, models.at(-1) ?? ''])}>
             Add a model

@@ -149,7 +149,7 @@ export const Composer = memo(function Composer({ name, isRunning, view, turns }:
           <button
             type="button"
             disabled={isSending || text.trim() === ''}
-            title="The agent sees it now, in the running turn"
+            title="Sends the message to the running turn"
             onClick={() => void send(true)}
           >
             Steer
@@ -205,7 +205,7 @@ function QueuedMessages({ name, queued, onProblem }: QueuedMessagesProps) {
     setRemoving('');
   }
   return (
-    <ul className="queued" aria-label="Messages that wait">
+    <ul className="queued" aria-label="Waiting messages">
       {queued.map(({ turnId, prompt }) => (
         <li key={turnId}>
           <span title={visible(prompt)}>{visible(prompt)}</span>

@@ -97,7 +97,7 @@ export const SidePane = memo(function SidePane(props: SidePaneProps) {
         ) : null}
         {tab === 'files' ? (
           files.length === 0 ? (
-            <p className="quiet">No file was handed over.</p>
+            <p className="quiet">There are no files.</p>
           ) : (
             <ul>
               {files.map((file) => (

@@ -21,7 +21,7 @@ export default function AcceptInvitation() {
     return (
       <>
         <h1>Invitation</h1>
-        <p>Open the whole link of the invitation: the part after the “#” is missing.</p>
+        <p>Open the complete link of the invitation: the part after the “#” is missing.</p>
       </>
     );
   }

@@ -14,11 +14,10 @@ import { BASE } from '../../data/request.ts';
 import { ErrorBox, Field } from '../../parts/parts.tsx';
 
 const OAUTH_PROBLEMS: Readonly<Record<string, string>> = {
-  invalid_state: 'That login took too long, or was begun in another window. Try again.',
-  access_denied: 'The provider was told not to log you in.',
+  invalid_state: 'The login took too long, or was started in another window. Try again.',
+  access_denied: 'The login was cancelled at the provider.',
   email_unverified: 'The provider has not verified your e-mail address.',
-  account_exists:
-    'There is an account with this address already. Log in with its password, and link the provider then.',
+  account_exists: 'An account with this address exists already. Log in with its password, then link the provider.',
 };
 
 /** Logs in by password, passkey or provider. */

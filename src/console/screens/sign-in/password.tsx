@@ -28,7 +28,7 @@ function Forgot() {
     <>
       <h1>Forgot the password</h1>
       {isSent ? (
-        <p role="status">If there is an account with this address, a link is on its way to it.</p>
+        <p role="status">If an account with this address exists, a link was mailed to it.</p>
       ) : (
         <form onSubmit={(event) => void submit(event)}>
           <Field

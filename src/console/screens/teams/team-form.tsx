@@ -45,7 +45,7 @@ export function TeamForm({ title, action, team, onClose, onSave }: TeamFormProps
           onChange={setPlan}
           maxLength={64}
           autoComplete="off"
-          hint="A plan of the settings, whose limits apply to the team. Left empty, only the plans of its members do."
+          hint="A plan of the settings, whose limits apply to the team. Leave empty to apply only the plans of its members."
         />
         <div className="line">
           <div className="field">

@@ -38,7 +38,7 @@ export default function TeamScreen() {
     return (
       <section className="page">
         <h1>There is no such team</h1>
-        <p>It was removed, or you are not in it.</p>
+        <p>It was removed, or you are not a member.</p>
         <p>
           <Link href="/console/teams">To the teams</Link>
         </p>
@@ -212,7 +212,7 @@ function Members({ team, isAdmin }: { readonly team: Team; readonly isAdmin: boo
   return (
     <Part title="Members">
       <ErrorBox error={error} />
-      {data !== undefined && members.length === 0 ? <p className="quiet">Nobody is in this team yet.</p> : null}
+      {data !== undefined && members.length === 0 ? <p className="quiet">This team has no members yet.</p> : null}
       <ul className="rows">
         {members.map((member) => (
           <li key={member.userId}>

@@ -63,7 +63,7 @@ export default function Teams() {
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
       {data !== undefined && teams.length === 0 ? (
         <section className="empty">
-          <h2>{isAll ? 'No teams yet' : 'You are in no team'}</h2>
+          <h2>{isAll ? 'No teams yet' : 'You are not in a team'}</h2>
           <p>
             The members of a team share its sessions and its budget.{' '}
             {isAdmin

@@ -39,7 +39,7 @@ export function Invitations({ team }: { readonly team?: string }) {
     <section className="page settings" aria-labelledby={id}>
       <h2 id={id}>Invitations</h2>
       <ErrorBox error={invitations.error} />
-      {shown?.length === 0 ? <p className="quiet">No invitation is open.</p> : null}
+      {shown?.length === 0 ? <p className="quiet">There are no open invitations.</p> : null}
       <ul className="rows">
         {(shown ?? []).map((invitation) => (
           <li key={invitation.id}>
@@ -69,7 +69,7 @@ export function Invitations({ team }: { readonly team?: string }) {
         />
       ) : (
         <div className="stack">
-          <ShownOnce label="Send this link to the person. It is shown only this once, and works once." text={link} />
+          <ShownOnce label="Send this link to the person. It is not shown again, and it works once." text={link} />
           <button type="button" onClick={() => setLink(undefined)}>
             Done
           </button>
@@ -135,7 +135,7 @@ function NewInvitationForm({ team, onMade }: NewInvitationProps) {
           value={email}
           onChange={setEmail}
           autoComplete="off"
-          hint="Left empty, anyone who has the link can use it."
+          hint="Leave empty so that anyone who has the link can use it."
         />
         {email === '' ? null : (
           <label className="check">

@@ -92,7 +92,7 @@ export default function ProxyNodes() {
       {removed === undefined ? null : (
         <Confirm
           title={`Remove ${visible(removed.name)}?`}
-          text="Its token stops working immediately: the node gets no users any more, and cannot report."
+          text="Its token stops working immediately: the node can no longer read users or report."
           action="Remove it"
           onClose={() => setRemoved(undefined)}
           onYes={() =>
@@ -168,14 +168,14 @@ function NewNode({ onClose, onMade }: { readonly onClose: () => void; readonly o
             onChange={setAddress}
             maxLength={253}
             autoComplete="off"
-            hint="That clients connect to; the id unless given."
+            hint="The address that clients connect to. The id unless given."
           />
           <Field
             label="Groups"
             value={groups}
             onChange={setGroups}
             autoComplete="off"
-            hint="Words to tell nodes apart by, separated by commas."
+            hint="Names of groups of nodes, separated by commas."
           />
           <button type="submit" className="primary" disabled={work.isBusy}>
             Create
@@ -184,7 +184,7 @@ function NewNode({ onClose, onMade }: { readonly onClose: () => void; readonly o
         </form>
       ) : (
         <div className="stack">
-          <ShownOnce label="The token of the node. It is shown only this once." text={token} />
+          <ShownOnce label="The token of the node. It is not shown again." text={token} />
           <button type="button" onClick={onClose}>
             Done
           </button>

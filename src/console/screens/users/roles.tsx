@@ -54,7 +54,7 @@ export default function Roles() {
       <div className="page settings">
         <Part
           title="Modules of apps"
-          text="Apps ask for these by their names. Administrators have each of them unless it is taken."
+          text="Apps ask for these by name. Administrators have all of them unless you remove one."
         >
           {modulesOf(matrix).length === 0 ? (
             <p className="quiet">No app has asked for one.</p>
@@ -187,7 +187,7 @@ function NewModule({ known, onAdd }: { readonly known: readonly string[]; readon
         required
         maxLength={128}
         autoComplete="off"
-        hint={isKnown ? 'This module is there already.' : 'Letters, digits, “.”, “_” and “-”, such as reports.'}
+        hint={isKnown ? 'This module exists already.' : 'Letters, digits, “.”, “_” and “-”, such as reports.'}
       />
       <button type="submit" disabled={isKnown}>
         Add

@@ -88,7 +88,7 @@ function Table({ rows, onChoose }: TableProps) {
       <table className="list stacks">
         <thead>
           <tr>
-            {['Subscription', 'Person', 'Status', 'Gives the plan', 'Asked for', 'Changed'].map((name) => (
+            {['Subscription', 'Person', 'Status', 'Plan', 'Requested plan', 'Changed'].map((name) => (
               <th key={name}>{name}</th>
             ))}
           </tr>
@@ -107,8 +107,8 @@ function Table({ rows, onChoose }: TableProps) {
               <td>
                 <span className={`chip ${LOOKS[status] ?? ''}`}>{inWords(status)}</span>
               </td>
-              <td data-name="Gives the plan">{plan === '' ? 'none' : visible(plan)}</td>
-              <td data-name="Asked for">{planId === '' ? '–' : visible(planId)}</td>
+              <td data-name="Plan">{plan === '' ? 'none' : visible(plan)}</td>
+              <td data-name="Requested plan">{planId === '' ? '–' : visible(planId)}</td>
               <td data-name="Changed">
                 <Moment at={updatedAt} />
               </td>
@@ -176,7 +176,7 @@ function Decision({ subscription, plans, onClose }: DecisionProps) {
               </select>
             </div>
             <div className="field">
-              <label htmlFor={`${id}-plan`}>Plan that it gives</label>
+              <label htmlFor={`${id}-plan`}>Plan of the subscription</label>
               <select id={`${id}-plan`} value={plan} onChange={(event) => setPlan(event.target.value)}>
                 <option value="">as before ({subscription.plan === '' ? 'none' : visible(subscription.plan)})</option>
                 {plans.map(({ name }) => (

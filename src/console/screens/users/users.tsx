@@ -52,7 +52,7 @@ export default function Users() {
       </header>
       <ErrorBox error={error} />
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
-      {data !== undefined && users.length === 0 ? <p className="empty">Nobody matches.</p> : null}
+      {data !== undefined && users.length === 0 ? <p className="empty">No user matches.</p> : null}
       {users.length === 0 ? null : <Table users={users} onChoose={setChosen} />}
       <More of={pages}>More users</More>
       <Invitations />
@@ -115,7 +115,7 @@ const DONE: Readonly<Record<UserAction, string>> = {
   pause: 'Paused: all logins have ended.',
   resume: 'May log in again.',
   'end-sessions': 'All logins have ended.',
-  'reset-mfa': 'The second factor is removed, and the person was told by mail.',
+  'reset-mfa': 'The second factor is removed, and the user was informed by mail.',
 };
 
 /** What an administrator may do with one person. */
@@ -162,7 +162,7 @@ function UserDialog({ user, onClose }: { readonly user: User; readonly onClose: 
               id={`${id}-role`}
               value={user.role}
               disabled={work.isBusy}
-              onChange={(event) => act(() => setRole(user.id, event.target.value), 'The role is changed.')}
+              onChange={(event) => act(() => setRole(user.id, event.target.value), 'The role was changed.')}
             >
               {rolesFor(person?.role ?? '').map((role) => (
                 <option key={role}>{role}</option>
@@ -173,7 +173,10 @@ function UserDialog({ user, onClose }: { readonly user: User; readonly onClose: 
           <p>Role: {user.role}</p>
         )}
         {isAdmin ? (
-          <PlanForm isBusy={work.isBusy} onGive={(plan) => act(() => setPlan(user.id, plan), 'The plan is changed.')} />
+          <PlanForm
+            isBusy={work.isBusy}
+            onGive={(plan) => act(() => setPlan(user.id, plan), 'The plan was changed.')}
+          />
         ) : null}
         {isSelf ? (
           <p>
@@ -189,7 +192,7 @@ function UserDialog({ user, onClose }: { readonly user: User; readonly onClose: 
         )}
         {may('admin.audit.read') ? (
           <p>
-            <Link href={`/console/audit?subject=${encodeURIComponent(user.id)}`}>What happened to this account</Link>
+            <Link href={`/console/audit?subject=${encodeURIComponent(user.id)}`}>Audit entries of this account</Link>
           </p>
         ) : null}
         <p>
@@ -220,7 +223,7 @@ function PlanForm({ isBusy, onGive }: { readonly isBusy: boolean; readonly onGiv
         onChange={setPlanName}
         maxLength={64}
         autoComplete="off"
-        hint="A plan of the settings. Left empty: that of a subscription, or the default."
+        hint="A plan from the settings. Leave empty for the plan of a subscription, or the default."
       />
       <button type="submit" disabled={isBusy}>
         Give
@@ -251,7 +254,7 @@ function Removal({ user, onRemoved }: { readonly user: User; readonly onRemoved:
           value={typed}
           onChange={setTyped}
           autoComplete="off"
-          hint="The account, its keys and its logins are removed, and cannot be brought back."
+          hint="Removes the account, its keys and its logins. This cannot be undone."
         />
         <button type="submit" className="danger" disabled={work.isBusy || typed !== user.email}>
           Remove it
