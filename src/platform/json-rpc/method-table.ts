@@ -95,7 +95,10 @@ function invalidParams(issues: readonly Issue[]): AppError {
 
 /** Adds the ignored parameters to a result as warnings. */
 function withWarnings(result: unknown, issues: readonly Issue[]): unknown {
-  const warnings = issues.map((issue) => ({ path: issue.path, message: `${firstIssue([issue])} It was ignored.` }));
+  const warnings = issues.map((issue) => {
+    const text = firstIssue([issue]);
+    return { path: issue.path, message: `${text}${text.endsWith('?') ? '' : '.'} It was ignored.` };
+  });
   if (!(result instanceof RawJson)) return { ...Object(result), warnings };
   const { text, parts } = result;
   const added = (whole: string, isAlone: boolean) =>

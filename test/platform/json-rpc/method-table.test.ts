@@ -194,6 +194,7 @@ test('DU-13: members that a method does not know are named in the result, or ref
       paths,
     );
     assert.equal(warnings[0]?.message, 'workingDir is not known here; did you mean workingDirectory? It was ignored.');
+    assert.equal(warnings.at(-1)?.message, 'a/b~c is not known here. It was ignored.');
   }
   isStrict = true;
   assert.deepEqual((await ask('m', known)).result, { done: true });
