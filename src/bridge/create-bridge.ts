@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { CallbackNetwork } from '../platform/callbacks/callback-post.ts';
-import { repeat } from '../platform/clock/clock.ts';
+import { type Clock, repeat } from '../platform/clock/clock.ts';
 import type { Database } from '../platform/database/database.ts';
 import type { HttpSurface } from '../platform/http/surface.ts';
 import type { OwnerOf, WatchOwners } from '../platform/identity/owner.ts';
@@ -108,17 +108,20 @@ const PROBE_INTERVAL_MS = 30_000;
 const PROBE_TIMEOUT_MS = 15_000;
 const ARTIFACT_SWEEP_MS = 10 * 60_000;
 
-export async function createBridge(options: BridgeOptions): Promise<Bridge> {
-  const { settings, database, ping, clock, makeId, logger, agents, providers } = options;
+export async function createBridge(given: BridgeOptions): Promise<Bridge> {
+  const { settings, database, ping, makeId, logger, agents, providers } = given;
   const agentIds = agents.map(({ id }) => id);
   const onUnexpectedError = (err: unknown, requestId: string) => logger.error({ err, requestId }, 'call failed');
-  const links = createArtifactLinks(options.linkKeys);
+  const links = createArtifactLinks(given.linkKeys);
   const { instance, home, relay } = await openInstance({
-    ...options,
+    ...given,
     version: ping.version,
-    keys: options.relayKeys ?? options.linkKeys,
-    personTokens: options.personTokens,
+    keys: given.relayKeys ?? given.linkKeys,
+    personTokens: given.personTokens,
   });
+  // Instances store moments for each other, such as the deadlines of jobs, and the clocks of their machines may differ.
+  const clock: Clock = { ...given.clock, now: instance.databaseNow };
+  const options = { ...given, clock };
   const place = { instance: instance.id, lease: instance.lease, wakeUps: options.wakeUps };
   const attachments = createAttachments({
     ...options,
@@ -142,16 +145,13 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
     onChange: () => probes.lookNow(gateway.id),
   });
   const artifacts = createArtifacts({
+    ...options,
     folder: join(options.dataDirectory, 'artifacts'),
     home,
-    confine: options.confine,
     store: createArtifactStore(database),
     maxBytes: settings.bridge.limits.artifact_bytes,
     maxBytesOfOwner: settings.bridge.limits.artifact_bytes_per_owner,
     links,
-    clock,
-    makeId,
-    logger,
   });
   const sweeping = repeat({
     clock,
@@ -211,7 +211,7 @@ export async function createBridge(options: BridgeOptions): Promise<Bridge> {
   });
   const { orchestrator } = sessions;
   const access = createBridgeAccess({
-    ...options,
+    ...given,
     commandToken: createToken(options.randomness),
     onFlood: (address) => logger.warn({ address }, 'many wrong credentials from one address'),
     onIgnoredForward: (address) =>

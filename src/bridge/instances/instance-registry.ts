@@ -201,7 +201,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
       onBeat: (listener) => void listeners.push(listener),
       onOutage: (listener) => void outageListeners.push(listener),
     },
-    databaseNow: () => (isShared ? known.time + clock.monotonic() - known.at : clock.now()),
+    databaseNow: () => (isShared ? Math.round(known.time + clock.monotonic() - known.at) : clock.now()),
     announce,
     leave() {
       isLeaving = true;

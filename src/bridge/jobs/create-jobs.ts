@@ -148,7 +148,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
   const ends = createJobEnds({ store, clock, makeId, logger, onEnded: () => void deliveries.look() });
 
   const waiting = createJobQueue({ ...options, store, search, isSessionBusy: orchestrator.isBusy });
-  // With several bridges on one store their clocks must agree: none of them can tell whose was set.
+  // On a shared store `clock` is the clock of the database, which setting the clock of a machine does not change.
   const followClock = store.isShared ? async () => undefined : createFollowClock(clock, store.moveDeadlines);
   const queue: JobQueue = {
     ...waiting,

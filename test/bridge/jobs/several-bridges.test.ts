@@ -94,6 +94,25 @@ describe('several bridges on one PostgreSQL', () => {
     assert.equal(agent.cancelled.length, 1);
   });
 
+  test('DS-3: a bridge whose clock is ahead ends no waiting job early', async (context) => {
+    const shared = await place();
+    const first = await startBridge(context, { providers: [createScriptedProvider('one', endless)], ...shared });
+    const running = await submit(first.url, { sessionId: 'clocks' });
+    await jobWhen(first.url, running, ({ status }) => status === 'running');
+    const waiting = await submit(first.url, { sessionId: 'clocks', timeoutMs: 60_000 });
+    const ahead = { ...systemClock, now: () => Date.now() + 90_000 };
+    const second = await startBridge(context, {
+      providers: [createScriptedProvider('one')],
+      ...shared,
+      clock: ahead,
+    });
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    assert.equal((await getJob(second.url, waiting)).status, 'pending');
+    const other = await submit(second.url, {});
+    const { createdAt } = await getJob(second.url, other);
+    assert.ok(Math.abs(Date.parse(createdAt) - Date.now()) < 60_000, `created at ${createdAt}`);
+  });
+
   test('B-72: two bridges that look at the same moment never take the same job', async (context) => {
     const { location } = await place();
     const database = await openServiceDatabase<BridgeSchema>({
