@@ -50,9 +50,10 @@ export function asClient(
   call: MethodCall<BridgeClient>,
   caller: BridgeClient,
   params: unknown,
+  method = call.method,
 ): MethodCall<BridgeClient> {
   return {
-    method: call.method,
+    method,
     id: call.id,
     params,
     caller,

@@ -65,6 +65,41 @@ test('DS-4: session.cancel on another instance stops the turn', async () => {
   }
 });
 
+test('DS-4: a call to end a session on another instance ends a turn that waits for a place, which is not stored yet', async () => {
+  const narrow = join(folder, 'narrow.yaml');
+  await writeFile(
+    narrow,
+    JSON.stringify({ agents: { catalog: ['builtin'], custom }, bridge: { limits: { turns_per_agent: 1 } } }),
+  );
+  const busy = await startProgram({ after }, { args: ['--config', narrow, '--database', postgres.url] });
+  const held = call(busy, 'session.start', { sessionId: 'holds', taskPrompt: words(4000), routing: SLOW });
+  await running(other, 'holds');
+  for (const [method, sessionId, name] of [
+    ['session.cancel', 'waits', { sessionId: 'waits' }],
+    ['session.cancel', 'waits-in-thread', { threadId: 'waits-in-thread' }],
+    ['session.close', 'waits-for-close', { sessionId: 'waits-for-close' }],
+    ['session.close', 'waits-in-closed-thread', { threadId: 'waits-in-closed-thread' }],
+  ] as const) {
+    // The head of the response comes when the turn was accepted.
+    const response = await fetch(`${busy.url}/acp/rpc`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'text/event-stream' },
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: 'call',
+        method: 'session.start',
+        params: { sessionId, taskPrompt: 'never', routing: SLOW },
+      }),
+      signal: AbortSignal.timeout(20_000),
+    });
+    assert.deepEqual((await call(other, method, name)).result, { accepted: true });
+    assert.match(await response.text(), /TURN_CANCELLED/, `${method} ${sessionId}`);
+  }
+  assert.equal((await turnsOf(one, 'holds'))[0]?.status, 'running');
+  await call(one, 'session.cancel', { sessionId: 'holds' });
+  assert.equal((await held).result?.status, 'cancelled');
+});
+
 test('DS-6: a message on another instance continues the conversation where its agent is', async () => {
   await call(one, 'session.start', { sessionId: 'talk', taskPrompt: 'say first', routing: SCRIPTED });
   const { result, error } = await call(other, 'session.message', { sessionId: 'talk', taskPrompt: 'recall' });

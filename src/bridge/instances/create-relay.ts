@@ -27,9 +27,13 @@ import { createUpdateStore } from '../storage/update-store.ts';
 import { asClient } from '../team-work.ts';
 import type { RegisteredInstance } from './instance-registry.ts';
 import {
+  CANCEL_WAITING,
+  createCancelWaiting,
   createRelayClient,
   createSessionOwners,
   type FileKind,
+  NO_UPDATES,
+  QUIET,
   RELAY_PATH,
   type RelayCall,
   type RelayEnvelope,
@@ -40,12 +44,14 @@ import {
 } from './relay-call.ts';
 import { createSessionFeeds, type SessionFeeds } from './session-feeds.ts';
 import {
+  CANCEL,
   createOwnerDispatch,
   createViaOwner,
   FLUSH,
   FOLLOW,
   type OwnerDispatchOptions,
   serveFollower,
+  servePatiently,
   serveRelayed,
   UPDATE,
 } from './session-owners.ts';
@@ -110,14 +116,14 @@ export interface RelayOptions {
   readonly logger: Pick<Logger, 'warn'>;
 }
 
-/** For each next byte; the other side sends a heartbeat every fifteen seconds. */
+/** The longest silence within a response: the other side sends a heartbeat every fifteen seconds. */
 const IDLE_MS = 45_000;
 const FILE_MS = 60_000;
 const CONNECT_MS = 2_000;
 /** What the envelope of a relayed call may take, besides the call itself. */
 const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const SERVE_ROW = 'instance.row';
-const INTERNAL: ReadonlySet<string> = new Set([SERVE_ROW, FOLLOW, FLUSH]);
+const INTERNAL: ReadonlySet<string> = new Set([SERVE_ROW, FOLLOW, FLUSH, CANCEL_WAITING]);
 /** The topic of messages about sessions; their subject is an instance and the key of a session. */
 const SESSION_CHANGED = 'session';
 const FILE_ID = /^(?:art|att)_[a-z0-9]{26}$/;
@@ -176,17 +182,17 @@ export function createRelay(options: RelayOptions): Relay {
       target,
       {
         caller: { principal: principalOf(session.owner) },
-        client: { wantsUpdates: true, resume: NO_RESUME, isStrict: false },
+        client: { ...QUIET, wantsUpdates: true },
         id: 'feed',
         method,
         params: { key: session.key },
-        accepted: () => undefined,
-        notified: () => undefined,
+        ...NO_UPDATES,
         ...on,
       },
       AbortSignal.any([signal, stopped.signal]),
     );
-  const ofSession = { params: Type.Object({ key: Type.String() }), result: Type.Unknown() };
+  const anything = Type.Unknown();
+  const ofSession = { params: Type.Object({ key: Type.String() }), result: anything };
   const internal = createDispatch<BridgeClient>({
     rows: [
       defineMethod({
@@ -208,16 +214,19 @@ export function createRelay(options: RelayOptions): Relay {
         },
       }),
       defineMethod({
+        name: CANCEL_WAITING,
+        summary: 'Cancels turns here that wait for a place.',
+        params: anything,
+        result: anything,
+        handle: (params, call: MethodCall<BridgeClient>) => dispatchHere(asClient(call, call.caller, params, CANCEL)),
+      }),
+      defineMethod({
         name: SERVE_ROW,
         summary: 'Serves a row of the second surface.',
-        params: Type.Object({
-          row: Type.String(),
-          params: Type.Unknown(),
-          query: Type.Unknown(),
-          body: Type.Unknown(),
-        }),
-        result: Type.Unknown(),
-        async handle({ row, params, query, body }, { caller: { caller }, requestId }: MethodCall<BridgeClient>) {
+        params: Type.Object({ row: Type.String(), params: anything, query: anything, body: anything }),
+        result: anything,
+        async handle({ row, params, query, body }, call: MethodCall<BridgeClient>) {
+          const { caller } = call.caller;
           const handle = rowsHere.get(row);
           if (handle === undefined) throw new AppError('NOT_OWNER');
           const { sessionId = '' } = params as Readonly<Record<string, string>>;
@@ -226,8 +235,8 @@ export function createRelay(options: RelayOptions): Relay {
           const parts = { params, query, body } as Pick<Parameters<typeof handle>[0], 'params' | 'query' | 'body'>;
           // The response of these rows is what they return: nothing but their status is set on the reply.
           const reply: Reply = Object.assign(Object.create(Reply.prototype), { code: () => reply });
-          const head = { requestId } as Call['head'];
-          return handle({ ...parts, caller, reply, head });
+          const head = { requestId: call.requestId } as Call['head'];
+          return servePatiently(call, clock, async () => handle({ ...parts, caller, reply, head }));
         },
       }),
     ],
@@ -263,8 +272,9 @@ export function createRelay(options: RelayOptions): Relay {
   return {
     wrap(dispatch, calls) {
       dispatchHere = dispatch;
-      const common = { owners, relay: client, clock, stopped: stopped.signal, viaOwner, feeds: () => feeds };
-      return createOwnerDispatch({ ...common, ...calls }, dispatch);
+      const common = { owners, relay: client, clock, stopped: stopped.signal };
+      const cancelWaiting = createCancelWaiting(common);
+      return createOwnerDispatch({ ...common, ...calls, viaOwner, cancelWaiting, feeds: () => feeds }, dispatch);
     },
     wrapRows: (rows, names) =>
       rows.map((row) => {
@@ -292,12 +302,11 @@ export function createRelay(options: RelayOptions): Relay {
                   target,
                   {
                     caller,
-                    client: { wantsUpdates: false, resume: NO_RESUME, isStrict: false },
+                    client: QUIET,
                     id: 'row',
                     method: SERVE_ROW,
                     params: { row: name, params, query, body: body ?? null },
-                    accepted: () => undefined,
-                    notified: () => undefined,
+                    ...NO_UPDATES,
                   },
                   stopped.signal,
                 ),

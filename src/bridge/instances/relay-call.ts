@@ -1,5 +1,5 @@
 import { createHash, createHmac } from 'node:crypto';
-import type { Clock } from '../../platform/clock/clock.ts';
+import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import type { Randomness } from '../../platform/clock/randomness.ts';
 import { AppError, type ErrorCode } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
@@ -11,18 +11,20 @@ import {
   type Scope,
 } from '../../platform/identity/principal.ts';
 import { RelayedError, type RequestId } from '../../platform/json-rpc/envelope.ts';
+import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
 import type { SecretKeys } from '../../platform/secrets/secret-keys.ts';
 import { sameSecret } from '../../platform/secrets/tokens.ts';
 import type { BridgeCaller, RelayedClient } from '../access.ts';
 import type { RelayedFile } from '../agents/agent-provider.ts';
 import { asObject } from '../agents/agent-text.ts';
 import type { FileRequest } from '../artifacts/artifact-links.ts';
+import { type BridgeClient, NO_RESUME } from '../bridge-client.ts';
 import { bridgeErrors } from '../errors.ts';
 import type { CallPeer, PeerAnswer, PeerError, requestPeerFile } from '../forwarding/call-node.ts';
 import type { InstanceRow, SessionRow } from '../storage/bridge-schema.ts';
 import type { InstanceStore } from '../storage/instance-and-route-stores.ts';
 import type { SessionStore } from '../storage/session-store.ts';
-import { describeInstance } from './instance-registry.ts';
+import { describeInstance, type InstanceFacts } from './instance-registry.ts';
 
 /** A call for another instance. */
 export interface RelayCall {
@@ -88,6 +90,37 @@ export function createRelayClient(options: RelayClientOptions): RelayClient {
       const request: Pick<FileRequest, 'url' | 'headers' | 'signal'> = { url: `${address}${path}`, headers, signal };
       return requestFile({ ...request, nodeId: target });
     },
+  };
+}
+
+/** What a call between instances says that takes no updates. */
+export const QUIET: RelayedClient = { wantsUpdates: false, resume: NO_RESUME, isStrict: false };
+export const NO_UPDATES = { accepted: () => undefined, notified: () => undefined };
+export const CANCEL_WAITING = 'instance.cancel-waiting';
+/** A frozen instance takes the request and does not answer. */
+const CANCEL_MS = 5_000;
+
+interface CancelWaitingOptions {
+  readonly owners: Pick<SessionOwners, 'others'>;
+  readonly relay: Pick<RelayClient, 'ask'>;
+  readonly clock: Pick<Clock, 'after'>;
+  readonly stopped: AbortSignal;
+}
+
+/** Sends a call that ends a session to all other instances: a turn that waits for a place is not in the store yet. */
+export function createCancelWaiting({ owners, relay, clock, stopped }: CancelWaitingOptions) {
+  return async ({ caller: { caller }, params }: Pick<MethodCall<BridgeClient>, 'caller' | 'params'>): Promise<void> => {
+    const cancel = { caller, client: QUIET, id: 'cancel', method: CANCEL_WAITING, params, ...NO_UPDATES };
+    const targets = await owners.others();
+    const limit = deadline(clock, CANCEL_MS, [stopped]);
+    const asked = targets.map((target) => relay.ask(target, cancel, limit.signal));
+    const answers = await Promise.all(asked).finally(limit.release);
+    for (const answer of answers) {
+      // Where nothing listens, no turn waits.
+      if (answer.kind !== 'failed' || answer.isDown) continue;
+      const reason = limit.hasPassed() ? 'it did not answer in time' : answer.reason;
+      throw new AppError('OWNER_UNREACHABLE', { reason, outcome: 'unknown' });
+    }
   };
 }
 
@@ -262,6 +295,8 @@ export interface SessionOwners {
   withHome(home: string): Promise<RelayTarget | undefined>;
   /** While this instance leaves: the one that new sessions are handed to. Undefined: they are served here. */
   successor(): Promise<RelayTarget | undefined>;
+  /** The other instances that can be reached and whose leases have not ended. */
+  others(): Promise<readonly RelayTarget[]>;
 }
 
 interface SessionOwnersOptions {
@@ -276,6 +311,10 @@ interface SessionOwnersOptions {
 
 export function createSessionOwners(options: SessionOwnersOptions): SessionOwners {
   const { instance, home, deadAfterMs, instances, sessions } = options;
+  const listOthers = async (isWanted: (facts: InstanceFacts) => boolean) =>
+    (await instances.list()).filter(
+      (row) => row.id !== instance && row.address.startsWith('http') && isWanted(describeInstance(row)),
+    );
   return {
     async ofRow(row) {
       if (row === undefined || row.closed_at !== null || row.instance === instance) return undefined;
@@ -299,10 +338,9 @@ export function createSessionOwners(options: SessionOwnersOptions): SessionOwner
     },
     async successor() {
       if (!options.isLeaving()) return undefined;
-      const others = (await instances.list()).filter(
-        (row) => row.id !== instance && row.address.startsWith('http') && describeInstance(row).state === 'serving',
-      );
+      const others = await listOthers(({ state }) => state === 'serving');
       return others.sort((left, right) => left.sessions - right.sessions)[0];
     },
+    others: () => listOthers(({ state }) => state !== 'silent'),
   };
 }

@@ -16,8 +16,9 @@ import { asClient } from '../team-work.ts';
 import { ownError, type RelayClient, type RelayTarget, type SessionOwners } from './relay-call.ts';
 
 const TURNS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
-const CANCEL = 'session.cancel';
-const ENDINGS: ReadonlySet<string> = new Set([CANCEL, 'session.close']);
+export const CANCEL = 'session.cancel';
+const CLOSE = 'session.close';
+const ENDINGS: ReadonlySet<string> = new Set([CANCEL, CLOSE]);
 
 /** Whether a method is about one session, and is served where the session is. */
 function isAboutSession(method: string): boolean {
@@ -48,6 +49,11 @@ export interface OwnerDispatchOptions {
   doubt(owner: string, sessionId: string): Promise<unknown> | undefined;
   /** Knows which connections get the updates of a session anyway, so that a call must not bring them once more. */
   feeds(): FollowerFeeds | undefined;
+  /**
+   * Cancels turns of the session that other instances have accepted and not begun, because they wait for a place: the store
+   * does not know of them yet. Throws OWNER_UNREACHABLE for an instance that does not answer. Undefined in tests.
+   */
+  cancelWaiting?: ((call: MethodCall<BridgeClient>) => Promise<void>) | undefined;
   /** Ends the jobs that a call to end a session means, through the database. */
   endJobs(principal: Principal, method: string, name: { readonly sessionId: string }): Promise<unknown>;
   onFailure(failure: { readonly instance: string; readonly reason: string; readonly outcome: string }): void;
@@ -135,6 +141,7 @@ export function createOwnerDispatch(
   dispatch: Dispatch<BridgeClient>,
 ): Dispatch<BridgeClient> {
   const { owners, relay, clock, stopped, isBusyHere, doubt, endJobs, viaOwner } = options;
+  const { cancelWaiting = async () => undefined } = options;
   const order = createCallOrder();
 
   /** `done`: what this instance has answered to a call to cancel. It counts unless another one has the session. */
@@ -166,6 +173,8 @@ export function createOwnerDispatch(
     const isTurn = TURNS.has(method);
     const { sink, stays } = call.caller;
     let key = '';
+    /** Whether an instance has a turn of it: then no other can have one that waits. */
+    let isHeld = false;
     const isFollowed = (): boolean => {
       if (!stays || sink === undefined) return false;
       // Of a session that this call starts, the key is known when the connection follows it.
@@ -176,6 +185,7 @@ export function createOwnerDispatch(
       async find() {
         const row = await owners.find(principal, sessionId, startsSession(method));
         key = row?.key ?? '';
+        isHeld = row?.closed_at === null && row.instance !== '';
         return row;
       },
       async answered(result) {
@@ -184,7 +194,9 @@ export function createOwnerDispatch(
         return rawJson(JSON.stringify(result));
       },
       here() {
-        if (done !== undefined) return done;
+        if (done !== undefined) return isHeld ? done : cancelWaiting(call).then(() => done);
+        // Before the close: a turn that begins after it would open the session again.
+        if (method === CLOSE && !isHeld) return cancelWaiting(call).then(() => dispatch(call));
         // From here on the sessions themselves keep the order.
         const answer = resume === call.caller.resume ? dispatch(call) : goOn(call, resume, isFollowed());
         letNext();
@@ -239,6 +251,7 @@ export function createOwnerDispatch(
   async function toThread(call: MethodCall<BridgeClient>, threadId: string): Promise<unknown> {
     const { caller } = call.caller;
     const done = call.method === CANCEL ? await dispatch(call) : undefined;
+    await cancelWaiting(call);
     const rows = await owners.inThread(caller.principal, threadId);
     const targets = await Promise.all(rows.map(owners.ofRow));
     if (targets.every((target) => target === undefined) && !rows.some(owners.isTaken)) return done ?? dispatch(call);
@@ -279,6 +292,23 @@ export function createOwnerDispatch(
       ? toThread(call, threadId)
       : dispatch(call);
   };
+}
+
+/** Longer than most calls take, and shorter than the other side waits for the head of the response. */
+const PATIENCE_MS = 10_000;
+
+/** Does work that may take minutes, such as an undo: the head of the response is sent before the other side gives up. */
+export async function servePatiently<Result>(
+  call: Pick<MethodCall, 'accept'>,
+  clock: Pick<Clock, 'after'>,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const stopTimer = clock.after(PATIENCE_MS, () => call.accept());
+  try {
+    return await work();
+  } finally {
+    stopTimer();
+  }
 }
 
 function clientOf({ sink, isStrict = false }: BridgeClient, resume: ResumeRequest): RelayedClient {

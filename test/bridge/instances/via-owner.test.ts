@@ -2,15 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BridgeClient } from '../../../src/bridge/bridge-client.ts';
 import type { PeerAnswer } from '../../../src/bridge/forwarding/call-node.ts';
-import type { RelayTarget, SessionOwners } from '../../../src/bridge/instances/relay-call.ts';
+import { createCancelWaiting, type RelayTarget, type SessionOwners } from '../../../src/bridge/instances/relay-call.ts';
 import {
   createOwnerDispatch,
   createViaOwner,
   type OwnerDispatchOptions,
+  servePatiently,
   serveRelayed,
 } from '../../../src/bridge/instances/session-owners.ts';
 import { MAIN } from '../../../src/bridge/principal.ts';
 import type { SessionRow } from '../../../src/bridge/storage/bridge-schema.ts';
+import { pause } from '../../../src/platform/clock/clock.ts';
 import { AppError, errorCode } from '../../../src/platform/errors/app-error.ts';
 import { toJsonText } from '../../../src/platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../../src/platform/json-rpc/method-table.ts';
@@ -78,7 +80,7 @@ test('a call that may have been served is not asked again unless it may be repea
 function instanceThatLooks(taken: readonly boolean[], options: Partial<OwnerDispatchOptions> = {}) {
   const log: string[] = [];
   let looks = 0;
-  const row = { key: 's', owner: MAIN.id, session_id: 's', closed_at: null } as SessionRow;
+  const row = { key: 's', owner: MAIN.id, session_id: 's', instance: '', closed_at: null } as SessionRow;
   const isTaken = () => taken[Math.min(looks, taken.length) - 1] === true;
   const owners = {
     async find() {
@@ -158,6 +160,59 @@ test('a cancel of a thread reaches those of its sessions that another instance h
   const { call, log } = instanceThatLooks([true]);
   assert.deepEqual(await call('session.cancel', { threadId: 't' }), ACCEPTED);
   assert.deepEqual(log, ['session.cancel here', 'look', 'look', 'session.cancel there']);
+});
+
+test('where no instance has a turn of a session, those that may wait elsewhere end with it, before a close and after a cancel', async () => {
+  const calls: [string, object][] = [
+    ['session.cancel', { sessionId: 's' }],
+    ['session.cancel', { threadId: 't' }],
+    ['session.close', { sessionId: 's' }],
+    ['session.close', { threadId: 't' }],
+  ];
+  for (const [method, params] of calls) {
+    const { call, log } = instanceThatLooks([false], {
+      isBusyHere: () => false,
+      cancelWaiting: async () => void log.push('others'),
+    });
+    assert.deepEqual(await call(method, params), ACCEPTED);
+    const done = log.filter((one) => one !== 'look');
+    assert.deepEqual(done, method === 'session.close' ? ['others', `${method} here`] : [`${method} here`, 'others']);
+  }
+});
+
+test('a call that ends a session asks the other instances, and is refused where one does not answer', async () => {
+  const unreachable = { ...CUT_OFF, isDown: false } as PeerAnswer;
+  const gone = { ...REFUSED, isDown: true } as PeerAnswer;
+  for (const [answers, code] of [
+    [[SERVED, gone], ''],
+    [[SERVED, unreachable], 'OWNER_UNREACHABLE'],
+  ] as const) {
+    const left = [...answers];
+    const cancelWaiting = createCancelWaiting({
+      owners: { others: async () => answers.map((_, index) => ({ id: `${index}`, address: 'http://127.0.0.1:1' })) },
+      relay: { ask: async () => left.shift() as PeerAnswer },
+      clock: createFakeClock(),
+      stopped: new AbortController().signal,
+    });
+    const client = { caller: { principal: MAIN }, sink: undefined, stays: false, resume: NO_RESUME };
+    const asked = cancelWaiting(callOf(client, { method: 'session.cancel', params: { sessionId: 's' } }));
+    assert.equal(await asked.then(() => '', errorCode), code);
+    assert.equal(left.length, 0);
+  }
+});
+
+test('work that takes long for another instance sends the head of its response before that one gives up', async () => {
+  for (const [ms, accepted] of [
+    [5_000, 0],
+    [25_000, 1],
+  ] as const) {
+    const clock = createFakeClock();
+    const noted: number[] = [];
+    const done = servePatiently({ accept: () => void noted.push(ms) }, clock, () => pause(clock, ms));
+    await clock.advance(60_000);
+    await done;
+    assert.equal(noted.length, accepted);
+  }
 });
 
 test('a message waits until an instance that was frozen knows whether it still has the session', async () => {
