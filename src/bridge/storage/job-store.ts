@@ -155,9 +155,12 @@ export interface JobDeliveryStore {
    * is when another goes on. False when another bridge was faster.
    */
   beginAttempt(delivery: JobDeliveryRow, now: number, dueAt: number): Promise<boolean>;
-  /** The attempt failed, and there is another one then. */
+  /** The attempt failed, and the next one is due then. Changes nothing when another bridge has begun the next one already. */
   postpone(delivery: JobDeliveryRow, dueAt: number, end: AttemptEnd): Promise<void>;
-  /** There is no other attempt. Without `end` the last one died with its bridge. */
+  /**
+   * Ends the delivery: it was sent, or this was the last attempt. A failure changes nothing when another bridge has begun a
+   * later attempt. Without `end` the last attempt ended with its bridge.
+   */
   finish(delivery: JobDeliveryRow, wasSent: boolean, end?: AttemptEnd): Promise<void>;
   /** All attempts about a job, in order. */
   attempts(jobId: string): Promise<readonly DeliveryAttemptRow[]>;
@@ -184,18 +187,25 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
       .where('id', '=', given.id)
       .where('attempts', '=', given.attempts),
   );
-  const postpone = database.statement((query, given: { id: string; dueAt: number }) =>
-    query.updateTable('job_deliveries').set({ due_at: given.dueAt }).where('id', '=', given.id),
+  const postpone = database.statement((query, given: { id: string; attempts: number; dueAt: number }) =>
+    query
+      .updateTable('job_deliveries')
+      .set({ due_at: given.dueAt })
+      .where('id', '=', given.id)
+      .where('attempts', '=', given.attempts),
   );
   const remove = database.statement((query, given: { id: string }) =>
     query.deleteFrom('job_deliveries').where('id', '=', given.id),
+  );
+  const giveUp = database.statement((query, given: { id: string; attempts: number }) =>
+    query.deleteFrom('job_deliveries').where('id', '=', given.id).where('attempts', '=', given.attempts),
   );
   const setTries = database.statement((query, given: { jobId: string; tries: number }) =>
     query.updateTable('jobs').set({ webhook_tries: given.tries }).where('id', '=', given.jobId),
   );
   const setSent = (column: 'webhook_sent' | 'card_sent') =>
-    database.statement((query, given: { jobId: string; wasSent: number }) =>
-      query.updateTable('jobs').set(column, given.wasSent).where('id', '=', given.jobId),
+    database.statement((query, given: { jobId: string }) =>
+      query.updateTable('jobs').set(column, 1).where('id', '=', given.jobId),
     );
   const notes = { webhook: setSent('webhook_sent'), card: setSent('card_sent') };
   const addAttempt = database.statement((query, given: Omit<DeliveryAttemptRow, 'ended_at' | 'result' | 'detail'>) =>
@@ -237,12 +247,15 @@ export function createJobDeliveryStore(database: Database<BridgeSchema>): JobDel
       return unlessConflict(database.write([expectChanges(begin({ id, attempts, begun, dueAt }), 1), noted, ...tries]));
     },
     async postpone(delivery, dueAt, end) {
-      await database.write([postpone({ id: delivery.id, dueAt }), ended(delivery, 'failed', end)]);
+      const { id, attempts } = delivery;
+      await database.write([postpone({ id, attempts: attempts + 1, dueAt }), ended(delivery, 'failed', end)]);
     },
     async finish(delivery, wasSent, end) {
-      const { id, job_id: jobId, kind } = delivery;
+      const { id, job_id: jobId, kind, attempts } = delivery;
+      const made = end === undefined ? attempts : attempts + 1;
       const attempt = end === undefined ? [] : [ended(delivery, wasSent ? 'sent' : 'failed', end)];
-      await database.write([remove({ id }), notes[kind]({ jobId, wasSent: wasSent ? 1 : 0 }), ...attempt]);
+      const done = wasSent ? [remove({ id }), notes[kind]({ jobId })] : [giveUp({ id, attempts: made })];
+      await database.write([...done, ...attempt]);
     },
   };
 }

@@ -346,6 +346,33 @@ for (const engine of engines) {
       assert.equal((await jobs.find(job.id))?.webhook_sent, 1);
     });
 
+    test('an attempt that ends late changes nothing about a later one, and what was sent stays sent', async () => {
+      const { jobs, deliveries } = await open();
+      const endedWithWebhook = async () => {
+        const job = waitingJob({ webhook_url: 'http://receiver' });
+        const first = { id: makeId('dlv_'), job_id: job.id, kind: 'webhook', attempts: 0, due_at: 3000 } as const;
+        await jobs.add(job);
+        await jobs.end(job, { ...DONE, status: 'failed', now: 3000 }, [first]);
+        // The bridge of the first attempt is frozen, and another one makes the second attempt.
+        await deliveries.beginAttempt(first, 3000, 20_000);
+        const second = { ...first, attempts: 1 };
+        await deliveries.beginAttempt(second, 20_000, 50_000);
+        return { job, first, second };
+      };
+      const end = { now: 30_000, detail: '' };
+      const late = await endedWithWebhook();
+      await deliveries.postpone(late.first, 31_000, end);
+      assert.deepEqual(await deliveries.due(49_999, 60_000, 10), [], 'the second attempt is under way');
+      await deliveries.finish(late.first, false, end);
+      assert.equal((await deliveries.due(50_000, 60_000, 10)).length, 1);
+      await deliveries.finish(late.second, true, end);
+      const sent = await endedWithWebhook();
+      await deliveries.finish(sent.first, true, end);
+      await deliveries.finish(sent.second, false, end);
+      for (const { job } of [late, sent]) assert.equal((await jobs.find(job.id))?.webhook_sent, 1);
+      assert.deepEqual(await deliveries.due(50_000, 60_000, 10), []);
+    });
+
     test('old jobs are deleted a few at a time, and the counts with them', async () => {
       const { jobs, reports } = await open();
       for (let index = 0; index < 5; index += 1) await jobs.add(endedRow({ completed_at: 3000 + index }));
