@@ -77,7 +77,7 @@ export interface Relay {
   flush(sessionKey: string): Promise<void>;
   /** Tells other instances that a turn has begun or ended, or that a session was closed. */
   tell(sessionKey: string): void;
-  /** Serves no followers any more: this instance is about to stop, and its turns have ended. */
+  /** Stops serving followers, because this instance is about to stop and its turns have ended. */
   settle(): void;
   /** Where other instances call. */
   readonly paths: readonly string[];
@@ -110,7 +110,7 @@ export interface RelayOptions {
   readonly dataDirectory: string;
   readonly signatures: RelaySignatures;
   readonly personTokens: PersonTokens | undefined;
-  /** Undefined in tests: then what others do is found by looking. */
+  /** Undefined in tests: then changes by other instances are found by polling. */
   readonly wakeUps?: WakeUps | undefined;
   readonly clock: Clock;
   readonly logger: Pick<Logger, 'warn'>;
@@ -120,7 +120,7 @@ export interface RelayOptions {
 const IDLE_MS = 45_000;
 const FILE_MS = 60_000;
 const CONNECT_MS = 2_000;
-/** What the envelope of a relayed call may take, besides the call itself. */
+/** The maximum size of the envelope of a relayed call, besides the call itself. */
 const MAX_ENVELOPE_BYTES = 1024 * 1024;
 const SERVE_ROW = 'instance.row';
 const INTERNAL: ReadonlySet<string> = new Set([SERVE_ROW, FOLLOW, FLUSH, CANCEL_WAITING]);
@@ -159,7 +159,7 @@ export function createRelay(options: RelayOptions): Relay {
   let dispatchHere: Dispatch<BridgeClient> = () => undefined;
   const rowsHere = new Map<string, Route['handle']>();
 
-  /** Serves a call that another instance has relayed. It goes no further from here. */
+  /** Serves a call that another instance has relayed. It is not relayed again. */
   async function serve(call: MethodCall<BridgeClient>): Promise<unknown> {
     const { caller, sink } = call.caller;
     const { wantsUpdates = false, resume = NO_RESUME, isStrict = false } = caller.relayed ?? {};
@@ -170,7 +170,7 @@ export function createRelay(options: RelayOptions): Relay {
   let here: FollowingParts | undefined;
   let feeds: SessionFeeds | undefined;
   const left = new AbortController();
-  /** Asks another instance in the name of the owner of a session: who may follow it was decided here. */
+  /** Calls another instance as the owner of a session, because this instance has checked who may follow the session. */
   const askFor = (
     target: RelayTarget,
     session: SessionRow,

@@ -1,23 +1,23 @@
 import { type Clock, type Repeated, type RepeatOptions, repeat, withinTime } from '../../platform/clock/clock.ts';
 import type { InstanceStore, ListedInstance } from '../storage/instance-and-route-stores.ts';
 
-/** What this bridge may do about the sessions of others, and its own, as far as its heartbeats tell. */
+/** What this instance may do with its own sessions and those of others, judged by its heartbeats. */
 export interface Lease {
-  /** Without a heartbeat for this long, others take it for ended; undefined: nobody shares the store. */
+  /** An instance without a heartbeat for this long counts as dead; undefined: no other instance shares the store. */
   readonly deadAfterMs: number | undefined;
-  /** False when others may already take this bridge for ended: what it shows to clients waits for the next heartbeat. */
+  /** False when others may already count this instance as dead: updates for clients wait for the next heartbeat. */
   isHeld(): boolean;
   /**
-   * Until when, by the clock of the database, bridges without a heartbeat have ended. Undefined while the database, as seen from
-   * here, was away in that time: then none of them could send one. A look at the store names this time, because the look
-   * may wait for the database and be answered when it is back.
+   * The time of the database until which instances without a heartbeat count as dead. Undefined if the database was unavailable
+   * from here during the last lease: then no instance could send a heartbeat. Searches for the work of dead instances contain this
+   * time, because they may wait for the database and run when it is back.
    */
   judgesUntil(): number | undefined;
-  /** Whether the list of instances has an ended one, or has changed, within the last seconds. */
+  /** Whether, within the last seconds, the list of instances has changed or contained a dead one. */
   hasChanged(): boolean;
-  /** Calls after every heartbeat that was stored; `wasLost`: before it, others may have taken this bridge for ended. */
+  /** Calls the listener after every stored heartbeat; `wasLost`: before it, others may have counted this instance as dead. */
   onBeat(listener: (wasLost: boolean) => void): void;
-  /** Calls when the database has been away for longer than `cluster.outage`, once until the next heartbeat that is stored. */
+  /** Calls the listener once in each outage, when the database has been unavailable for longer than `cluster.outage`. */
   onOutage(listener: () => void): void;
 }
 
@@ -33,7 +33,7 @@ export interface RegisteredInstance {
   isLeaving(): boolean;
   /** The running bridges that share the database. */
   list(): Promise<readonly (InstanceFacts & { readonly isThis: boolean })[]>;
-  /** Takes this instance off the list; it is the last thing a clean stop does. */
+  /** Removes this instance from the list: the last step of a clean stop. */
   remove(): Promise<void>;
 }
 
@@ -57,7 +57,7 @@ export interface InstanceFacts {
   readonly settingsDigest: string;
 }
 
-/** What an instance says about itself with each heartbeat. */
+/** What an instance reports with each heartbeat. */
 export interface InstanceLoad {
   readonly sockets: number;
   readonly settingsDigest: string;
@@ -74,13 +74,13 @@ export interface RegisterInstanceOptions {
   readonly clock: Clock;
   readonly id: string;
   readonly version: string;
-  /** Where other instances reach this one, as far as that is known by now. */
+  /** The address at which other instances reach this one. It may change when the instance begins to listen. */
   address(): string;
   /** Undefined in tests. */
   load?: (() => InstanceLoad) | undefined;
   /** The data directory, where others share the database. */
   readonly home?: string;
-  /** False where no other instance can share the store: there the lock on the file already tells who lives. */
+  /** False where no other instance can share the store: there the lock on the file already tells which process runs. */
   readonly isShared: boolean;
   onMissedBeat(error: unknown): void;
   /** Called with each heartbeat: how far the clock of this machine is ahead of that of the database, at the least. */
@@ -92,24 +92,24 @@ export interface RegisterInstanceOptions {
 }
 
 const HEARTBEAT_MS = 2_000;
-/** With the pause between two looks, what a dead bridge left is settled within 12 seconds. */
+/** With the pause between two checks, the turns of a dead instance are ended within 12 seconds. */
 export const DEAD_AFTER_MS = 8_000;
 /** Counted from when the last stored heartbeat was sent; others count from when it was stored. */
 const HELD_MS = 7_000;
-/** Between the answers to two heartbeats: after a longer one the database may have been away for all. */
+/** The longest gap between two stored heartbeats. After a longer one, the database may have been unavailable for all instances. */
 const GAP_MS = 5_000;
 export const CLOCK_DIFFERS = 'the clock of this machine differs from that of the database: set both by NTP';
-/** What operators are to know about; signatures between instances allow for 30 s. */
+/** A larger difference is reported to operators; signatures between instances allow for 30 s. */
 const CLOCK_DIFFERENCE_MS = 5_000;
-/** Before, updates are held back and no other bridge may judge: an outage is nothing that turns need to end for. */
+/** The minimum of `cluster.outage`: until then, updates are only held back, and no other instance may end the turns. */
 const MIN_OUTAGE_MS = 9_000;
-/** A process that was frozen for longer has missed heartbeats, though the database was there. */
+/** A process that was frozen has missed heartbeats although the database was available: it tries once more before turns are stopped. */
 const LAST_TRY_MS = 2_000;
-/** What an ended bridge left is looked for from the heartbeat that found it until so long after it left the list. */
+/** The work of a dead instance is searched for until this long after it has left the list. */
 const CHANGED_MS = 10_000;
 const SELDOM_MS = 30_000;
 
-/** Puts this running bridge on the list of instances, and keeps its heartbeat fresh. */
+/** Adds this instance to the list of instances, and sends its heartbeats. */
 export async function registerInstance(options: RegisterInstanceOptions): Promise<RegisteredInstance> {
   const { store, clock, id, version, address, home = '', isShared, onMissedBeat, onClockDifference } = options;
   const now = clock.now();
@@ -142,7 +142,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     });
   }
 
-  /** The database read its clock between the two moments: what lies between them may be the way there and back. */
+  /** The database read its clock between the two moments, so only a time outside of them shows that the clocks differ. */
   function checkClock(sent: number, stored: number, answered: number): void {
     const difference = Math.round(stored < sent ? sent - stored : Math.min(0, answered - stored));
     options.onClock?.(difference);
@@ -163,7 +163,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
     const row = { ...own, address: address(), heartbeat_at: at, report: JSON.stringify(report) };
     const stored = await store.beat(row, deadAfterMs);
     const answered = clock.monotonic();
-    // One that waited for the database was sent in time, and stored when it was back.
+    // This heartbeat was sent in time, and stored only when the database was back.
     if (answered - known.at > GAP_MS) steadySince = answered;
     known = { time: stored.at, at: answered };
     if (isShared) checkClock(at, stored.at, clock.now());
@@ -183,7 +183,7 @@ export async function registerInstance(options: RegisterInstanceOptions): Promis
 
   async function announce(): Promise<void> {
     if (!isShared) return;
-    // One that is under way has the address of before, and could be stored after this one.
+    // A heartbeat that is on its way has the previous address, and could be stored after this one.
     await beating?.catch(() => undefined);
     await beat();
   }
@@ -221,8 +221,8 @@ const isStored = () => false;
 const isMissed = () => true;
 
 /**
- * Tells whether this bridge surely still has what runs here: its lease is held, and `check` has found out what others took
- * while it was not. `check` never rejects; `look` is called whenever the bridge may have become sure again.
+ * Returns a function that tells whether this instance surely still has the sessions that run here: its lease is held, and `check`
+ * has found out what others took while it was not held. `check` never rejects; `look` is called when the result may be true again.
  */
 export function watchLosses(
   lease: Pick<Lease, 'isHeld' | 'onBeat'>,
@@ -245,8 +245,8 @@ export function watchLosses(
 }
 
 /**
- * Repeats work about what ended bridges left. Asking the store costs a statement each time, so it is asked while the list
- * of instances changes, else every half minute.
+ * Repeats work on what dead instances have left. Each search costs a statement, so it runs while the list of instances changes,
+ * and otherwise every half minute.
  */
 export function repeatAfterDeaths(
   options: RepeatOptions & { readonly clock: Clock; readonly lease: Pick<Lease, 'hasChanged'> },
@@ -263,7 +263,7 @@ export function repeatAfterDeaths(
   });
 }
 
-/** What a row says to operators. On SQLite, where nobody else can share the database, a lease never ends. */
+/** Describes a row to operators. On SQLite, where no other instance can share the database, a lease never ends. */
 export function describeInstance(row: ListedInstance): InstanceFacts {
   const { id, version, address, started_at: started, heartbeat_at: beat, read_at: now, sessions } = row;
   const report: Report = row.report === '' ? {} : JSON.parse(row.report);

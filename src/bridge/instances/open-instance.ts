@@ -45,7 +45,7 @@ export type InstanceMembers = Pick<
 /** Messages whose subject is the id of an instance that is to leave. */
 export const DRAIN_TOPIC = 'drain';
 
-/** Puts this bridge on the list of instances; where others share the database, with a relay to them. */
+/** Adds this bridge to the list of instances, and opens a relay to the others where they share the database. */
 export async function openInstance(
   options: InstanceOptions,
 ): Promise<{ readonly instance: RegisteredInstance; readonly home: string; readonly relay: Relay | undefined }> {
@@ -80,7 +80,7 @@ export async function openInstance(
   return { instance, home, relay: createRelay({ ...shared, instance, home } satisfies Named<RelayOptions>) };
 }
 
-/** The name of a data directory, made by the first start that shares a database: it says where files are. */
+/** Reads the name of a data directory, which says where files are. The first start on a shared database creates it. */
 async function readHome(dataDirectory: string, makeName: () => string): Promise<string> {
   const file = join(dataDirectory, 'home');
   const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
@@ -95,7 +95,7 @@ async function readHome(dataDirectory: string, makeName: () => string): Promise<
   return (await readFile(file, 'utf8')).trim();
 }
 
-/** Where other machines reach what listens at an address: of one that listens everywhere, the first private address. */
+/** Returns the URL for other machines. For a server that listens on all addresses, that is the first private address. */
 export function reachableAt(url: string): string {
   const { hostname, port } = URL.parse(url) ?? { hostname: '', port: '' };
   if (hostname !== '0.0.0.0' && hostname !== '[::]') return url;

@@ -58,7 +58,7 @@ interface RelayClientOptions {
 
 export const RELAY_PATH = '/acp/relay';
 const CONNECT_MS = 2_000;
-/** A turn that waits for its turn sends the head of its answer as soon as it was taken. */
+/** A turn that waits sends the head of its response as soon as it was accepted. */
 const HEADERS_MS = 30_000;
 const CONTENT_TYPE = 'application/x-trestle-relay';
 
@@ -124,7 +124,7 @@ export function createCancelWaiting({ owners, relay, clock, stopped }: CancelWai
   };
 }
 
-/** A principal as it travels: a login or token stays where it is, and a token for five minutes stands for it. */
+/** A principal in a relayed call. Its login or token is not sent: a token that is valid for five minutes replaces it. */
 interface SentPrincipal extends Omit<Principal, 'scopes' | 'credential' | 'member'> {
   readonly scopes: readonly Scope[];
   readonly member?: SentPrincipal;
@@ -145,7 +145,7 @@ export interface RelayEnvelope {
 async function describeCaller(caller: BridgeCaller, tokens: PersonTokens | undefined): Promise<SentCaller> {
   const { principal, forwarded, hop = 0 } = caller;
   const { credential, member } = principal;
-  // The call may have waited for others since the caller was let in.
+  // The login may have ended since the guard accepted the caller, because the call may have waited for others.
   if (credential?.isLive() === false) throw new AppError('UNAUTHORIZED');
   const person = credential === undefined ? '' : ((await tokens?.issue(member ?? principal)) ?? '');
   return { principal: sent(principal), person, hop: forwarded?.hop ?? hop };
@@ -155,7 +155,7 @@ function sent({ credential: _, member, scopes, ...principal }: Principal): SentP
   return { ...principal, scopes: [...scopes], ...(member !== undefined && { member: sent(member) }) };
 }
 
-/** The caller of a relayed call, as the other instance has let them in. Throws FORWARD_PERSON_REFUSED when their login has ended. */
+/** Returns the caller of a relayed call, as the other instance has accepted them. Throws FORWARD_PERSON_REFUSED when their login has ended. */
 export async function receiveCaller(
   { caller: { principal, person, hop }, client }: RelayEnvelope,
   tokens: PersonTokens | undefined,
@@ -177,7 +177,7 @@ function received({ member, scopes, ...principal }: SentPrincipal, credential: P
   };
 }
 
-/** The error of another instance as if it had come from here. */
+/** Converts the error of another instance into an error of this one. */
 export function ownError({ status, code, message, data }: PeerError): AppError {
   const { code: word, requestId: _, ...details } = asObject(data);
   if (typeof word !== 'string' || !Object.hasOwn(bridgeErrors, word)) {
@@ -192,11 +192,11 @@ export interface SignedRequest {
   checkBody(body: Uint8Array): void;
 }
 
-/** Requests between the instances of one database: each is for one instance, counts once, and only for a short time. */
+/** Signs requests between the instances of one database. Each is valid for one instance, once, and for a short time. */
 export interface RelaySignatures {
   /** The headers of a request with that body to an instance. */
   sign(request: UnsignedRequest): Readonly<Record<string, string>>;
-  /** Throws RELAY_REFUSED for a request that no instance of this database has signed for this one just now, and for a repeated one. */
+  /** Throws RELAY_REFUSED unless an instance of this database has just signed the request for this one, and for a repeated request. */
   check(head: Pick<RequestHead, 'method' | 'path' | 'headers'>): SignedRequest;
 }
 
@@ -213,7 +213,7 @@ interface RelaySignaturesOptions {
   readonly keys: SecretKeys;
   /** The id of this instance. Each start of the program has another one, so it is an epoch, too. */
   readonly instance: string;
-  /** The clocks of machines may differ: both sides go by that of the database. */
+  /** The clocks of machines may differ, so both sides use the clock of the database. */
   databaseNow(): number;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly randomness: Pick<Randomness, 'bytes'>;
@@ -224,7 +224,7 @@ const VERSION = 'v1';
 const NONCE_BYTES = 18;
 /** Between the time of a request and that of the database, either way. */
 const MAX_AGE_MS = 30_000;
-/** Longer than a request counts, so that none counts twice. */
+/** Longer than a request is valid, so that none is accepted twice. */
 const NONCE_KEPT_MS = 2 * MAX_AGE_MS;
 const MAX_NONCES = 100_000;
 const FORM = /^v1\.(ins_[A-Za-z0-9]{1,64})\.(\d{1,15})\.([\w-]{24})\.([\w-]{43})\.([\w-]{43})$/;
@@ -283,11 +283,11 @@ function refused(reason: string): AppError {
 
 /** Finds the instance that has a session: the one that runs its turn, else one with the data directory that it was last in. */
 export interface SessionOwners {
-  /** Whether another instance has a turn of it, be that instance dead: until the turn is ended nobody else may serve it. */
+  /** Whether another instance, even a dead one, has a turn of the session: no other may serve it until that turn is ended. */
   isTaken(row: SessionRow | undefined): boolean;
-  /** Undefined: this instance serves it, or nobody that could be reached has it. */
+  /** Undefined: this instance serves the session, or no instance that can be reached has it. */
   ofRow(row: SessionRow | undefined): Promise<RelayTarget | undefined>;
-  /** The session that a principal means by a name; only an own one where the call starts a session. */
+  /** Finds the session that a principal means by a name; only the principal's own where the call starts a session. */
   find(principal: Principal, sessionId: string, startsOne: boolean): Promise<SessionRow | undefined>;
   byKey(key: string): Promise<SessionRow | undefined>;
   inThread(principal: Principal, threadId: string): Promise<readonly SessionRow[]>;

@@ -9,11 +9,11 @@ import type { UpdateStore } from '../storage/update-store.ts';
 import type { RelayTarget, SessionOwners } from './relay-call.ts';
 import type { FollowerFeeds } from './session-owners.ts';
 
-/** Lets connections to this instance follow sessions of others: one stream for each session, however many follow it here. */
+/** Lets connections to this instance follow sessions of other instances, with one stream for each session. */
 export interface SessionFeeds extends Pick<SessionOrchestrator, 'follow' | 'forget'>, FollowerFeeds {
-  /** Another instance has begun or ended a turn, or closed a session; undefined: any may have. */
+  /** Called when another instance has begun or ended a turn or closed a session; undefined: of any session. */
   woken(key: string | undefined): void;
-  /** Makes the instance whose updates come here store them, so that they can be read. */
+  /** Makes the instance that sends updates here store them, so that they can be read. */
   flush(key: string): Promise<void>;
   stop(): Promise<void>;
 }
@@ -53,7 +53,7 @@ interface SessionFeedsOptions {
 interface Feed {
   readonly key: string;
   readonly stopped: AbortController;
-  /** Resolves when the first stream is open, or cannot be opened: from then on nothing is missed. */
+  /** Resolves when the first stream is open, or cannot be opened: from then on no update is missed. */
   readonly ready: Promise<void>;
   /** The instance that sends updates now. */
   source: { readonly target: RelayTarget; readonly session: SessionRow } | undefined;
@@ -65,19 +65,19 @@ interface Feed {
 interface Waiting {
   readonly principal: Principal;
   readonly sessionId: string;
-  /** A connection that waits for a session gets it from its first update on. */
+  /** A connection that waits for a session gets all of its updates, from the first one on. */
   readonly afterSeq: number | undefined;
-  /** While its call to follow the session is under way, which knows from where on. */
+  /** Whether its call to follow the session is still running; that call knows the first update to send. */
   isOpening: boolean;
 }
 
-/** Between two looks for the owner of a session that nobody sends updates of; messages make it sooner. */
+/** The pause between two searches for the owner of a session whose updates nobody sends; a message ends it earlier. */
 const LOOK_MS = 2_000;
-/** After a stream that has ended, before the owner is asked again; each time it does not answer, twice as long. */
+/** The pause after a stream has ended, before the owner is asked again; it doubles each time the owner does not answer. */
 const AGAIN_MS = 250;
-/** Messages tell of a start sooner, unless they are lost. */
+/** Messages tell of a start earlier, unless they are lost. */
 const LOOK_FOR_STARTS_MS = 5_000;
-/** An owner that does not answer has left or died by then, and the others have noticed it. */
+/** By then, others have noticed that an owner which does not answer has left or died. */
 const FLUSH_MS = 12_000;
 
 export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
@@ -129,7 +129,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     const signal = AbortSignal.any([feed.stopped.signal, stopped.signal]);
     for (let againMs = AGAIN_MS; !signal.aborted; againMs = Math.min(2 * againMs, LOOK_MS)) {
       const found = await owners.byKey(feed.key).catch(() => 'unknown' as const);
-      // Its beginning was taken back. Clients connect again, and wait for the next session of that name.
+      // The beginning of the session was undone. Clients connect again, and wait for the next session of that name.
       if (found === undefined) return loseFollowers(feed.key);
       const session = found === 'unknown' ? undefined : found;
       const target = await owners.ofRow(session).catch(() => undefined);
@@ -137,9 +137,9 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
       if (isFound && (await stream(feed, session, target, ready, signal))) againMs = AGAIN_MS;
       ready();
       if (signal.aborted) return;
-      // What the instance has stored until its end, and the end that others have stored for it.
+      // Sends what the instance stored before it ended, and the end that others have stored for it.
       const [{ status }] = await Promise.allSettled([catchUp(feed)]);
-      // Those who follow a session that was here before are known to the hub alone.
+      // Only the hub knows the followers of a session that was served here before.
       if (feed.isAdopted && ((target === undefined && status === 'fulfilled') || !hub.isFollowed(feed.key))) return;
       if (session?.closed_at !== null && session !== undefined) {
         hub.close(feed.key);
@@ -178,7 +178,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     return hasAnswered;
   }
 
-  /** The same as soon as it can be done, while a stream is open. */
+  /** Repeats `catchUp` until it succeeds, while the stream is open. */
   async function catchUpWhile(feed: Feed, signal: AbortSignal): Promise<void> {
     const { source } = feed;
     while (feed.source === source && !signal.aborted) {
@@ -190,7 +190,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     }
   }
 
-  /** A third instance may have ended a turn of the session: the stream of its owner does not bring that. */
+  /** Sends ends of turns that a third instance has stored, because the stream of the owner does not contain them. */
   async function readEnds(feed: Feed): Promise<void> {
     try {
       await sendStored(feed);
@@ -206,7 +206,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
   }
 
   async function sendStored(feed: Feed): Promise<void> {
-    // Of two who follow it one may have got less: each is looked at.
+    // Followers may have received different amounts, so the hub checks each of them.
     hub.catchUp(feed.key, await updates.lastSeq(feed.key));
   }
 
@@ -220,13 +220,13 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     const until = clock.monotonic() + FLUSH_MS;
     for (;;) {
       const feed = feeds.get(key);
-      // An owner that has left, or has died, has no updates that are not stored.
+      // An owner that has left or died has no updates that are not stored.
       if (feed?.source === undefined) return;
       const { target, session } = feed.source;
       const { signal } = feed.stopped;
       const answer = await options.flush(target, session, signal);
       if (answer.kind === 'result') return;
-      // Without its last updates, those that come by the stream would leave a gap.
+      // Without these updates, the next updates of the stream would leave a gap.
       if (signal.aborted || clock.monotonic() >= until) throw new AppError('STORAGE_UNAVAILABLE');
       await pause(clock, AGAIN_MS, signal);
     }
@@ -243,16 +243,16 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     const { key } = session;
     const isHere = (await owners.ofRow(session)) === undefined && !owners.isTaken(session);
     const place = isHere ? (hub.sentUpTo(key, receiver) === undefined ? 'here' : 'gets it here') : 'elsewhere';
-    // It may have gone, or may follow it already.
+    // The connection may be closed, or may follow the session already.
     if (waiting.get(receiver) !== waits) return place;
     const keys = keysOf.get(receiver) ?? new Map<string, Waiting>();
     keysOf.set(receiver, keys.set(key, waits));
     if (isHere) return place;
     waiting.delete(receiver);
     await open(session).ready;
-    // One that was found in the store a moment ago has got what was there.
+    // A connection that the hub knows already has the updates up to that number.
     const after = hub.sentUpTo(key, receiver) ?? from ?? (await lastSeqOf(key));
-    // It may have gone while the stream was opened.
+    // The connection may have been closed while the stream was opened.
     if (keysOf.get(receiver) === keys) await hub.subscribeAfter(key, receiver, after);
     else closeUnused(keys.keys());
     return 'elsewhere';
@@ -263,7 +263,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     waiting.delete(receiver);
     await sessions.follow(principal, sessionId, afterSeq, receiver);
     const key = keyOf(receiver, sessionId);
-    // What was found may be a beginning that is taken back: then the next session of that name is waited for.
+    // The session may have a beginning that is undone: then the connection waits for the next session of that name.
     const isUnbegun = key !== undefined && hub.sentUpTo(key, receiver) === undefined;
     if (isUnbegun && !waiting.has(receiver)) waiting.set(receiver, { ...waits, isOpening: false });
   }
@@ -284,12 +284,12 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     }
   }
 
-  /** Connections that have come for the session while its stream was being opened: the hub does not know them yet. */
+  /** Whether connections wait for the stream of the session to open: the hub does not know them yet. */
   function isAwaited(key: string): boolean {
     return [...keysOf.values()].some((keys) => keys.has(key));
   }
 
-  /** A session that is followed here, and was served here, may have been taken by another instance. */
+  /** Opens a feed for a session that is followed here and was served here, if another instance has taken it. */
   async function adopt(key: string): Promise<void> {
     unsure.delete(key);
     if (feeds.has(key) || adopting.has(key) || !hub.isFollowed(key)) return;
@@ -297,7 +297,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     try {
       const session = await owners.byKey(key);
       if (session === undefined || !hub.isFollowed(key)) return;
-      // It may have been elsewhere until now.
+      // Another instance may have had it until now.
       if ((await owners.ofRow(session)) === undefined) hub.catchUp(key);
       else open(session, true);
     } catch (error) {
@@ -308,7 +308,7 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     }
   }
 
-  /** Looks whether sessions that connections wait for have started, and whether others were taken. */
+  /** Checks whether awaited sessions have started, and whether other instances have taken sessions that are followed here. */
   async function look(): Promise<void> {
     if (isLooking || (waiting.size === 0 && unsure.size === 0)) return;
     isLooking = true;
@@ -325,17 +325,17 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     try {
       const place = await followElsewhere(waits, afterSeq, receiver);
       if (waiting.get(receiver) !== waits || place === 'nowhere') return;
-      // Another instance has started it, and has gone since then.
+      // Another instance has started the session, and has left since then.
       if (place === 'here') await followHere(waits, afterSeq, receiver);
       else waiting.delete(receiver);
     } catch (error) {
       if (waiting.get(receiver) === waits) throw error;
-      // It may have got some updates by now: its client resumes after the last of them.
+      // The connection may have received some updates: its client resumes after the last one.
       receiver.lost();
     }
   }
 
-  // The beginning of a session here was taken back: the next one of its name may begin elsewhere.
+  // The beginning of a session here was undone: the next session of that name may begin on another instance.
   hub.onEnd((key, receivers) => {
     for (const [receiver, got] of receivers) {
       const waits = waiting.has(receiver) ? undefined : keysOf.get(receiver)?.get(key);
@@ -380,11 +380,11 @@ export function createSessionFeeds(options: SessionFeedsOptions): SessionFeeds {
     follows(receiver, { key, sessionId }) {
       const isWaiting = waiting.get(receiver)?.sessionId === sessionId;
       if (isWaiting) {
-        // It gets all of the session as soon as the session is found.
+        // The connection gets all updates as soon as the session is found.
         void look().catch(onLookError);
         return true;
       }
-      // Its session was served here before: with what the call brings alone, earlier updates of another call would be missed.
+      // The session was served here before: the updates of this call alone would omit earlier updates of another call.
       const wasHere = hub.sentUpTo(key, receiver) !== undefined;
       if (wasHere && !feeds.has(key)) void adopt(key).catch(onLookError);
       return wasHere || (feeds.has(key) && keysOf.get(receiver)?.has(key) === true);

@@ -29,11 +29,11 @@ export function startsSession(method: string): boolean {
   return method === 'session.start';
 }
 
-/** Who follows sessions of other instances from here. */
+/** Connections to this instance that follow sessions of other instances. */
 export interface FollowerFeeds extends Pick<UpdateHub, 'gets' | 'reached'> {
-  /** Whether the updates of that session reach a connection from here, or will as soon as the session is found. */
+  /** Whether this instance sends the updates of the session to the connection, or will once the session is found. */
   follows(receiver: NotificationSink, session: { readonly key: string; readonly sessionId: string }): boolean;
-  /** The key of a session of that name which a connection follows from here. */
+  /** Returns the key of the session of that name that the connection follows through this instance. */
   keyOf(receiver: NotificationSink, sessionId: string): string | undefined;
 }
 
@@ -43,39 +43,39 @@ export interface OwnerDispatchOptions {
   readonly clock: Pick<Clock, 'after' | 'monotonic'>;
   /** Aborts when the bridge stops. */
   readonly stopped: AbortSignal;
-  /** Whether a turn of that session runs or waits here: then nobody else has it. */
+  /** Whether a turn of the session runs or waits here. Then no other instance has the session. */
   isBusyHere(owner: string, sessionId: string): boolean;
-  /** Undefined unless this instance was frozen, or cut off: then resolves when it is known whether another has that session. */
+  /** Resolves when it is known whether another instance has the session. Undefined unless this one was frozen or cut off. */
   doubt(owner: string, sessionId: string): Promise<unknown> | undefined;
-  /** Knows which connections get the updates of a session anyway, so that a call must not bring them once more. */
+  /** Tells which connections get the updates of a session in another way: a relayed call must not send them again. */
   feeds(): FollowerFeeds | undefined;
   /**
    * Cancels turns of the session that other instances have accepted and not begun, because they wait for a place: the store
    * does not know of them yet. Throws OWNER_UNREACHABLE for an instance that does not answer. Undefined in tests.
    */
   cancelWaiting?: ((call: MethodCall<BridgeClient>) => Promise<void>) | undefined;
-  /** Ends the jobs that a call to end a session means, through the database. */
+  /** Ends, through the database, the jobs that a call to cancel or close a session names. */
   endJobs(principal: Principal, method: string, name: { readonly sessionId: string }): Promise<unknown>;
   onFailure(failure: { readonly instance: string; readonly reason: string; readonly outcome: string }): void;
 }
 
-/** Between two attempts to go on with a turn whose instance was lost. */
+/** The pause between two attempts to continue a turn whose instance was lost. */
 const AGAIN_MS = 500;
-/** An instance that died is known to be dead, and its turns are ended, within twelve seconds. */
+/** Others notice a dead instance and end its turns within twelve seconds; this leaves a margin. */
 const MAX_LOST_MS = 30_000;
 /** An instance is listed for a moment before it listens, and after it has stopped listening. */
 const MAX_REFUSED_MS = 5_000;
-/** For updates that come another way than the result of their turn. */
+/** How long a result waits for updates that arrive in another way. */
 const MAX_LATE_MS = 2_000;
 
-/** What `viaOwner` needs of a call: how it is asked of another instance, and how it is served here. */
+/** What `viaOwner` needs to know about a call: how to relay it, and how to serve it here. */
 export interface OwnedWork {
   find(): Promise<SessionRow | undefined>;
   ask(target: RelayTarget): Promise<PeerAnswer>;
-  /** Makes the answer of what another instance has answered. */
+  /** Turns the result of another instance into the result for the caller. */
   answered(result: unknown): unknown;
   here(): unknown;
-  /** Undefined: a call that was cut off is not repeated. Otherwise called before it is asked again. */
+  /** Called before a call whose connection broke is repeated. Undefined: such a call is not repeated. */
   repeat: (() => void) | undefined;
 }
 
@@ -99,7 +99,7 @@ export function createViaOwner(
       const row = await find();
       const isNew = row === undefined || row.closed_at !== null;
       const target = (await owners.ofRow(row)) ?? (isNew ? await owners.successor() : undefined);
-      // A turn of an instance that is not listed is ended by the others: to accept a call about it would be a lie.
+      // The turn belongs to an instance that is not listed. Others will end it, so a call about it must not be accepted here.
       if (target === undefined && !owners.isTaken(row)) return here();
       const answer = target === undefined ? undefined : await ask(target);
       if (answer?.kind === 'result') return answered(answer.result);
@@ -120,7 +120,7 @@ export function createViaOwner(
           repeat?.();
         } else refusedAt ??= clock.monotonic();
       }
-      // One that is being stopped has started nothing: the next one with its data directory has the session, or anybody.
+      // An instance that is stopping has started nothing: its successor in that data directory, or any other one, takes the session.
       const waitsSince = (repeat === undefined ? undefined : lostAt) ?? leavingAt;
       const waits = isWithin(waitsSince, MAX_LOST_MS) || (lostAt === undefined && isWithin(refusedAt, MAX_REFUSED_MS));
       if (waits && !stopped.aborted) {
@@ -144,14 +144,14 @@ export function createOwnerDispatch(
   const { cancelWaiting = async () => undefined } = options;
   const order = createCallOrder();
 
-  /** `done`: what this instance has answered to a call to cancel. It counts unless another one has the session. */
+  /** `done`: the result of a cancel on this instance. It is returned unless another instance has the session. */
   function toOwner(call: MethodCall<BridgeClient>, sessionId: string, done?: unknown): Promise<unknown> {
     const { principal } = call.caller.caller;
     return order.run(`${principal.id}\n${sessionId}`, async (letNext) => {
       try {
         return await relayed(call, sessionId, letNext, done);
       } catch (error) {
-        // An instance that cannot be reached still looks for jobs that it is to stop.
+        // An instance that cannot be reached still reads from the database which of its jobs it must stop.
         if (errorCode(error) === 'OWNER_UNREACHABLE' && ENDINGS.has(call.method)) {
           await endJobs(principal, call.method, { sessionId });
         }
@@ -177,7 +177,7 @@ export function createOwnerDispatch(
     let isHeld = false;
     const isFollowed = (): boolean => {
       if (!stays || sink === undefined) return false;
-      // Of a session that this call starts, the key is known when the connection follows it.
+      // The key of a session that this call starts is known once the connection follows the session.
       if (key === '') key = options.feeds()?.keyOf(sink, sessionId) ?? '';
       return options.feeds()?.follows(sink, { key, sessionId }) === true;
     };
@@ -205,7 +205,7 @@ export function createOwnerDispatch(
           ? Promise.resolve(answer).then((cancelled) => relayed(call, sessionId, letNext, cancelled))
           : answer;
       },
-      // The turn is gone on with, and never begun a second time.
+      // The turn is continued, and never started a second time.
       repeat() {
         if (isTurn) resume = { ...resume, afterSeq: lastSeq };
       },
@@ -235,7 +235,7 @@ export function createOwnerDispatch(
     });
   }
 
-  /** `isFollowed`: the connection gets the updates anyway, and may have some that the call did not bring. */
+  /** `isFollowed`: the connection gets the updates in another way, and may have updates that the call did not send. */
   async function goOn(call: MethodCall<BridgeClient>, resume: ResumeRequest, isFollowed: boolean): Promise<unknown> {
     const sink = isFollowed ? undefined : call.caller.sink;
     try {
@@ -266,7 +266,7 @@ export function createOwnerDispatch(
     return { accepted: true };
   }
 
-  /** Another instance may have taken a session whose turns are still known here: then that one is to end it, or to go on with it. */
+  /** Serves a call about a session with turns here. If another instance has taken the session, that one gets the call, too. */
   async function fromHere(call: MethodCall<BridgeClient>, sessionId: string): Promise<unknown> {
     const doubted = TURNS.has(call.method) ? doubt(call.caller.caller.principal.id, sessionId) : undefined;
     if (doubted !== undefined) return doubted.then(() => toOwner(call, sessionId));
@@ -280,7 +280,7 @@ export function createOwnerDispatch(
   }
 
   return (call) => {
-    // What is not a number does not survive the way, and is refused here.
+    // JSON has no NaN, so a call with it cannot be relayed and is refused here.
     if (!isAboutSession(call.method) || Number.isNaN(call.caller.resume.afterSeq)) return dispatch(call);
     const { sessionId, threadId } = Object(call.params) as Readonly<Record<string, unknown>>;
     if (typeof sessionId === 'string' && sessionId !== '') {
@@ -315,7 +315,7 @@ function clientOf({ sink, isStrict = false }: BridgeClient, resume: ResumeReques
   return { wantsUpdates: sink !== undefined, resume, isStrict };
 }
 
-/** Serves a call that another instance has relayed. Throws NOT_OWNER where a further one has the session: the caller looks again. */
+/** Serves a call that another instance has relayed. Throws NOT_OWNER if a third one has the session: the sender looks it up again. */
 export async function serveRelayed(
   owners: Pick<SessionOwners, 'find' | 'ofRow' | 'isTaken'>,
   call: MethodCall<BridgeClient>,
@@ -326,7 +326,7 @@ export async function serveRelayed(
   const find = () => owners.find(call.caller.caller.principal, sessionId, startsSession(call.method));
   if ((await owners.ofRow(await find())) !== undefined) throw new AppError('NOT_OWNER');
   const answer = await dispatch(call);
-  // It may have been frozen since it looked.
+  // This instance may have been frozen since it read the row.
   if (call.method === CANCEL && owners.isTaken(await find())) throw new AppError('NOT_OWNER');
   return answer;
 }
@@ -342,7 +342,7 @@ interface FollowServerOptions {
 export const FOLLOW = 'instance.follow';
 export const FLUSH = 'instance.flush';
 export const UPDATE = 'instance.update';
-/** Between two looks whether the other side is still there and the session is still here. */
+/** The pause between two checks that the other side is still connected and the session is still here. */
 const CHECK_MS = 5_000;
 
 /** Sends the updates of a session of this instance to another one, until the session is elsewhere or the other side has gone. */
