@@ -37,22 +37,22 @@ import { createSubmitJob, type SubmitJob, type SubmitJobOptions } from './submit
 export interface Jobs {
   readonly submit: SubmitJob;
   readonly reports: JobReports;
-  /** Calls the listener with the id of a job whose change this bridge has stored. */
+  /** Calls the listener with the id of each job that this bridge has changed, once the change is stored. */
   onChange(listener: (jobId: string) => void): void;
-  /** A job without its result. Undefined: there is none of that id. */
+  /** Reads a job without its result. Undefined: there is no job with that id. */
   read(jobId: string): Promise<LiveJob | undefined>;
   readonly schedules: Schedules;
-  /** The session calls, with which the jobs of a session end too. */
+  /** The session calls. Cancel and close also end the jobs of the session. */
   readonly sessionCalls: SessionCalls;
-  /** Ends the jobs that `session.cancel` or `session.close` means, wherever they run: through the database. */
+  /** Ends the jobs that `session.cancel` or `session.close` names, on whatever bridge they run: through the database. */
   endOf(principal: Principal, method: string, name: SessionName): Promise<unknown>;
   /** Ends the jobs of an owner for whom agents may not work any more; schedules too, when the account was deleted. */
   endAllOf(owner: string): Promise<void>;
-  /** Ends the running jobs of teams that a person has left. Those that wait end when it is their turn. */
+  /** Ends the running jobs of teams that a person has left. Waiting jobs end when their turn comes. */
   endLeft(person: Owner): void;
-  /** Begins no job any more: other bridges do. */
+  /** Stops beginning jobs, because other bridges begin them. */
   leave(): void;
-  /** Takes no new jobs and begins none. */
+  /** Stops accepting and beginning jobs. */
   settle(): void;
   /** Called when all turns have ended: stores how their jobs ended. */
   stop(): Promise<void>;
@@ -82,14 +82,14 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
   maxRunningOfOwner(): number;
   /** Whether a turn of the owner could run right now. */
   hasRoom(owner: string): boolean;
-  /** How long ended jobs are kept, in milliseconds; 0 is for ever. */
+  /** How long ended jobs are kept, in milliseconds; 0: without limit. */
   readonly keptMs: number;
   readonly network: CallbackNetwork;
   readonly orchestrator: Pick<SessionOrchestrator, 'close' | 'hasOwn' | 'isBusy' | 'onIdle'>;
   readonly sessionCalls: SessionCalls;
-  /** The person or service account that an id stands for; undefined for holders of static tokens and nodes. */
+  /** Returns the person or service account with an id; undefined for holders of static tokens and for nodes. */
   ownerOf(owner: string): Promise<Owner | undefined>;
-  /** Whom stored work runs for. */
+  /** Returns the principal that stored work runs for. */
   readonly principalFor: PrincipalFor;
   /** Posts an event to webhooks. Undefined: there are none. */
   readonly announce?: ((event: BridgeEvent) => void) | undefined;
@@ -112,7 +112,7 @@ const SETTLE_PAUSE_MS = 500;
 const SWEEP_PAUSE_MS = 10 * 60_000;
 const CARD_MS = 30_000;
 
-/** Puts the parts together, and deals with what an earlier run left behind. */
+/** Connects the parts, and settles the jobs that an earlier run has left behind. */
 export async function createJobs(options: JobsOptions): Promise<Jobs> {
   const { database, instance, settings, orchestrator, clock, makeId, logger } = options;
   let onChange: (jobId: string) => void = () => undefined;
@@ -229,7 +229,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
         await schedules.fireDue();
         await expireJobs({ search, ends, now: clock.now() });
         await runner.compare();
-        // Another bridge may have stored what is to be done, and what could not be done may be possible now.
+        // Another bridge may have stored new work, and work that was not possible before may be possible now.
         await Promise.all([runner.look(), deliveries.look()]);
         await rest.begin();
       },
@@ -327,7 +327,7 @@ function tellingScheduleStore(store: ScheduleStore, tell: () => void): ScheduleS
   };
 }
 
-/** A store that tells when it has added a job, and which jobs it has changed. */
+/** Wraps a store, and reports each job that it adds or changes. */
 function tellingStore(store: JobStore, tellAdded: () => void, tell: (jobId: string) => void): JobStore {
   const told = async <Result>(jobId: string, change: Promise<Result>): Promise<Result> => {
     const result = await change;
@@ -368,7 +368,7 @@ function openCallbacks({ settings: { callback_allow: allow }, isOpen, network, c
   return { allow, callbacks: createCallbackPost({ rules, network, clock }) };
 }
 
-/** Where there are other credentials than the main token, one place is left for the jobs of somebody else. */
+/** Returns how many jobs of one owner may run. If there are credentials besides the main token, one place stays free for others. */
 export function maxJobsOfOneOwner({ bridge, jobs, distributed }: BridgeGroups): number {
   if (jobs.max_running_per_owner > 0) return Math.min(jobs.max_running_per_owner, jobs.max_running);
   const isAlone =

@@ -11,11 +11,11 @@ import type { JobDeliveryRow, JobRow } from '../storage/bridge-schema.ts';
 import type { JobDeliveryStore, JobStore } from '../storage/job-store.ts';
 import { outcomeOf, toRecord } from './job-record.ts';
 
-/** Tells what is to be told about ended jobs: webhooks and cards. */
+/** Sends the webhooks and cards of ended jobs. */
 export interface Deliveries {
   /** Sends what is due. */
   look(): Promise<void>;
-  /** Begins nothing more; what is under way gets a moment, and what it could not do is done after the next start. */
+  /** Begins no further attempts. Running ones get a moment to end; the rest is sent after the next start. */
   stop(): Promise<void>;
 }
 
@@ -29,8 +29,8 @@ interface DeliveriesOptions extends Pick<Runtime, 'clock' | 'logger'> {
 }
 
 /**
- * The pauses before the second and the third attempt. A card is sent once: nobody could tell a second
- * one from the first.
+ * The pauses before the second and the third attempt. A card is sent once, because a receiver could not tell a
+ * second one from the first.
  */
 const PAUSES_MS: Readonly<Record<JobDeliveryRow['kind'], readonly number[]>> = { webhook: [2000, 10_000], card: [] };
 const AT_ONCE = 32;
@@ -71,7 +71,7 @@ export function createDeliveries({ store, jobs, senders, clock, logger }: Delive
     const { job_id: jobId, kind, attempts } = delivery;
     const pauses = PAUSES_MS[kind];
     const job = await jobs.find(jobId);
-    // The last attempt ended with its bridge: it is not known whether it arrived, and there is no further attempt.
+    // The last attempt ended with its bridge. Whether it arrived is not known, and there is no further attempt.
     if (job === undefined || attempts > pauses.length) return store.finish(delivery, false);
     const begunAt = clock.now();
     if (!(await store.beginAttempt(delivery, begunAt, begunAt + ATTEMPT_LIMIT_MS))) return;
@@ -132,7 +132,7 @@ export function createWebhook({ post, secret, now }: WebhookOptions): SendDelive
     });
 }
 
-/** What chat systems take at least. */
+/** All supported chat systems accept a message of this length. */
 const MAX_CHARACTERS = 3500;
 const INVISIBLE_SPACE = '\u200b';
 

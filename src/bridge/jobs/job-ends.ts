@@ -13,19 +13,19 @@ import type { JobSearchStore } from '../storage/job-search-store.ts';
 import type { JobStore } from '../storage/job-store.ts';
 import { endingOfTurn, type JobEnding, requestOf, retryTime, STOPPED } from './job-record.ts';
 
-/** Writes down how jobs end: the one place from which a job becomes completed or failed. */
+/** Stores how jobs end. Only this makes a job completed or failed. */
 export interface JobEnds {
-  /** False when the job has ended already, or is no longer as the caller knows it. Waits while the store is away. */
+  /** False when the job has ended already, or has changed since the caller read it. Waits while the store is unavailable. */
   end(job: JobRow, ending: JobEnding): Promise<boolean>;
   /** Lets a job whose agent failed wait until it is run again. False as above. */
   retry(job: JobRow, retryAt: number): Promise<boolean>;
-  /** Waits for the store no longer. */
+  /** Stops waiting for the store. */
   stop(): void;
 }
 
 interface JobEndsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'> {
   readonly store: Pick<JobStore, 'end' | 'retry'>;
-  /** Told when there is something to deliver. */
+  /** Called when there is something to deliver. */
   onEnded(): void;
 }
 
@@ -41,13 +41,13 @@ export function createJobEnds({ store, clock, makeId, logger, onEnded }: JobEnds
     return kinds.map((kind) => ({ id: makeId('dlv_'), job_id: job.id, kind, attempts: 0, due_at: clock.now() }));
   }
 
-  /** Tries until the store has taken it. */
+  /** Retries until the store has accepted the write. */
   async function persist(jobId: string, write: () => Promise<boolean>): Promise<boolean> {
     for (;;) {
       try {
         return await write();
       } catch (problem) {
-        // What is not a fault of the moment would fail for ever; the job is settled when the bridge starts again.
+        // A lasting error would fail each time; the job is settled when the bridge starts again.
         if (!isStoreFault(problem) || stopped.signal.aborted) throw problem;
         logger.warn({ err: problem, jobId }, 'the end of a job could not be stored; it is tried again');
         await pause(clock, PAUSE_MS, stopped.signal);
@@ -80,9 +80,9 @@ interface AbandonmentParts {
 const PAGE = 100;
 
 /**
- * Jobs that were running on a bridge that is gone. One whose turn has ended ends as its turn did: the bridge was gone before
- * it had stored that. Of the others an agent's work is not repeated unasked, so they fail as JOB_INTERRUPTED, but for those that
- * were submitted with `retryOnRestart`. Answers how many.
+ * Settles jobs that were running on a bridge that has ended. A job whose turn has ended ends as its turn did, because the bridge ended
+ * before it could store that. The others fail as JOB_INTERRUPTED, because an agent's work is not repeated by default, unless they
+ * were submitted with `retryOnRestart`. Returns how many were settled.
  */
 export async function settleAbandoned(parts: AbandonmentParts, given?: readonly JobRow[]): Promise<number> {
   const { store, search, ends, instance, clock } = parts;
@@ -104,7 +104,7 @@ export async function settleAbandoned(parts: AbandonmentParts, given?: readonly 
   }
 }
 
-/** Jobs whose time was up before anybody could run them. */
+/** Ends jobs whose deadline passed while they waited. */
 export async function expireJobs(parts: {
   readonly search: Pick<JobSearchStore, 'overdue'>;
   readonly ends: JobEnds;
@@ -151,7 +151,7 @@ export async function cancelJobs(
   for (const job of meant) requireMay(principal, method, job.owner);
   for (const job of meant) {
     if (job.status === 'pending' && (await ends.end(job, STOPPED.cancelled))) continue;
-    // It runs, perhaps only since a moment ago; then its turn is cancelled, and that ends it.
+    // The job runs, perhaps since a moment ago. The cancelled turn ends it.
     if (!parts.cancelHere(job.id)) await store.requestStop(job.id);
   }
   return isAlone || hasOwnSession || !meant.some((job) => job.owner === principal.id);
@@ -177,7 +177,7 @@ export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession 
   while (!signal.aborted) {
     const jobs = await store.ended(before, STEP);
     if (jobs.length === 0) return;
-    // Before the jobs: nobody could tell afterwards which sessions were theirs.
+    // The sessions first: without the jobs, nothing says which sessions were theirs.
     for (const { id, owner, session_id: sessionId } of jobs) {
       if (sessionId === id) await closeSession(principalOf(owner), { sessionId }).catch(unlessBusy);
     }
@@ -187,9 +187,9 @@ export async function sweepOldJobs({ store, keptMs, clock, signal, closeSession 
   }
 }
 
-/** Messages that there is something to look after. */
+/** The topic of messages that there is new work. */
 const WORK_TOPIC = 'work';
-/** For messages that were lost. */
+/** The longest rest, in case messages were lost. */
 const MAX_REST_MS = 15_000;
 
 interface RestOptions {
@@ -200,7 +200,7 @@ interface RestOptions {
   readonly search: Pick<JobSearchStore, 'hasWork'>;
 }
 
-/** Leaves out the looks of each second while there is nothing to look after, on any bridge (decision 137). */
+/** Skips the checks of each second while no bridge has any work (decision 137). */
 export function createRest({ search, clock, wakeUps, isShared }: RestOptions) {
   let begunAt: number | undefined;
   let ends = 0;
@@ -228,7 +228,7 @@ export function createRest({ search, clock, wakeUps, isShared }: RestOptions) {
     async goesOn(): Promise<boolean> {
       const isSentMessages = !isShared || wakeUps?.isListening() === true;
       const restedMs = clock.now() - (begunAt ?? Number.POSITIVE_INFINITY);
-      // It ends when the clock was set back, too.
+      // A clock that was set back ends the rest, too.
       if (!isSentMessages || restedMs < 0) return false;
       return restedMs < MAX_REST_MS || begin();
     },

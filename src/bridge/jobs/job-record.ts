@@ -6,7 +6,7 @@ import { answerOf } from '../sessions/turn-outcome.ts';
 import type { DeliveryAttemptRow, JobRow } from '../storage/bridge-schema.ts';
 import type { EndedTurn } from '../storage/job-search-store.ts';
 
-/** What is stored of a submit besides the columns that something is looked up by. */
+/** The part of a submit that is stored as JSON: no search needs these members. */
 export interface JobRequest
   extends Pick<TurnParams, 'taskPrompt' | 'workingDirectory' | 'routing' | 'multiAgent' | 'mode' | 'attachments'> {
   readonly card?: JobCard;
@@ -91,7 +91,7 @@ export function toAttempt({
   return { kind, attempt, startedAt: toMoment(started_at), endedAt, result, detail };
 }
 
-/** Failures that may pass by themselves. */
+/** Failures that a retry may solve. */
 const PASSING: ReadonlySet<string | null> = new Set(['AGENT_EXITED', 'AGENT_TIMEOUT', 'PROVIDER_UNAVAILABLE']);
 const FIRST_PAUSE_MS = 5000;
 const MAX_PAUSE_MS = 5 * 60_000;
@@ -103,7 +103,7 @@ export function retryTime(job: JobRow, { errorCode }: JobEnding, now: number): n
   return at < job.deadline_at ? at : undefined;
 }
 
-/** Whether a job waits until it is run again. No pause is longer than the longest: then the clock was set back. */
+/** Whether a job waits for its retry. A time beyond the longest pause means that the clock was set back. */
 export function isPutOff({ retry_at: retryAt }: JobRow, now: number): boolean {
   return retryAt > now && retryAt <= now + MAX_PAUSE_MS;
 }
@@ -118,7 +118,7 @@ export interface JobEnding extends JobOutcome {
   readonly providerId: string;
 }
 
-/** Why a job ends without its turn having a say. */
+/** The endings of jobs that do not depend on the result of a turn. */
 export const STOPPED = {
   timeout: stopped('JOB_TIMEOUT', 'The job took longer than its timeoutMs.'),
   cancelled: stopped('JOB_CANCELLED', 'The job was cancelled.'),
@@ -126,7 +126,7 @@ export const STOPPED = {
   interrupted: stopped('JOB_INTERRUPTED', 'The bridge was stopped while the job was running.'),
 } as const;
 
-/** What the result of a turn means for its job. */
+/** Returns the ending of a job from the result of its turn. */
 export function endingOf(result: SessionResult, wasCancelled: boolean): JobEnding {
   const providerId = result.resolvedProviderId || result.resolvedGatewayProviderId;
   const rest = { result: { ...result }, providerId };
@@ -152,7 +152,7 @@ export function endingOfTurn(job: JobRow, { outcome, endedAt }: EndedTurn): JobE
   }
 }
 
-/** The result of a turn that could not be run. Only errors of our own table are shown in it. */
+/** Returns the ending of a job whose turn could not be run. It shows errors of our own table only. */
 export function endingOfError(error: unknown, wasCancelled: boolean): JobEnding {
   if (wasCancelled) return STOPPED.cancelled;
   const { code, message } = describeError(bridgeErrors, error);

@@ -24,7 +24,7 @@ import type { JobDeliveryStore, JobStore } from '../storage/job-store.ts';
 import { toAttempt, toRecord } from './job-record.ts';
 import { invalid, type SubmitJob } from './submit-job.ts';
 
-/** What a principal may know of jobs: its own, and `main` all. */
+/** The jobs that a principal sees: its own; `main` sees all. */
 export interface JobReports {
   get(principal: Principal, jobId: string): Promise<JobWithDeliveries | { jobId: string; status: 'not_found' }>;
   list(principal: Principal, params: ListJobsParams): Promise<JobList>;
@@ -53,7 +53,7 @@ export function createJobReports({ jobs, reports, deliveries, clock }: JobReport
     return { jobs: taken, seenUntil: rows.length > page.limit ? (taken.at(-1)?.id ?? '') : '' };
   }
 
-  /** One page of several owners. What one of them was not searched for yet is left to the next page. */
+  /** Reads one page of several owners. Jobs beyond the point up to which all owners were searched are left to the next page. */
   async function readPage(
     owners: readonly string[] | undefined,
     page: Omit<JobPage, 'owner'>,
@@ -92,7 +92,7 @@ export function createJobReports({ jobs, reports, deliveries, clock }: JobReport
         isMore = seenUntil !== '';
         if (isMore) before = seenUntil;
         characters += taken.reduce((sum, row) => sum + row.outcome.length, 0);
-        // So much was looked at that the caller should have what was found.
+        // The search has reached its limit: the caller gets the jobs found so far.
         if (taken.length < wanted) break;
       }
       const now = clock.now();
@@ -125,7 +125,7 @@ export function createJobReports({ jobs, reports, deliveries, clock }: JobReport
   };
 }
 
-/** Undefined when an index serves the page as it is. */
+/** Returns undefined when an index can serve the page without a filter. */
 function readFilters({ providerId, scheduleId, search, from }: ListJobsParams): JobFilters | undefined {
   if ([providerId, scheduleId, search, from].every((filter) => filter === undefined)) return undefined;
   const words = search === undefined ? undefined : searchText(search, '').trimEnd();
@@ -143,7 +143,7 @@ function firstId(field: string, moment: string): string {
   return `job-${idTime(at)}`;
 }
 
-/** The one that comes first; an empty one does not count. */
+/** Returns the lower of two ids; an empty one does not count. */
 function earlier(one: string, other: string): string {
   return one === '' || (other !== '' && other < one) ? other : one;
 }

@@ -13,13 +13,13 @@ import { endingOf, endingOfError, isPutOff, type JobEnding, requestOf, retryTime
 
 /** Runs waiting jobs, as many at a time as it may. */
 interface JobRunner {
-  /** Takes what waits, while there is room. */
+  /** Claims and runs waiting jobs, while there is room. */
   look(): Promise<void>;
-  /** A session has become idle: looks if jobs were left behind. */
+  /** Called when a session has become idle: looks for jobs if the last search left some waiting. */
   sessionIdle(): void;
-  /** Compares what runs here with what the store says of it: others may want it stopped, or have taken it over. */
+  /** Compares the jobs that run here with the store, because other bridges may want them stopped or may have taken them. */
   compare(): Promise<void>;
-  /** Stops a job that runs here, as cancelled; false when it does not. */
+  /** Stops a job as cancelled; false when it does not run here. */
   cancel(jobId: string): boolean;
   /** Stops all jobs that run here and are meant. */
   cancelWhere(isMeant: (job: Pick<JobRow, 'owner' | 'member'>) => boolean): void;
@@ -35,7 +35,7 @@ interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly ends: JobEnds;
   readonly instance: string;
   readonly maxRunning: number;
-  /** Of one owner, at this moment: other owners must not wait until all of its jobs have ended. */
+  /** How many jobs of one owner may run at this moment, so that other owners do not wait until all of them have ended. */
   maxRunningOfOwner(): number;
   readonly runTurn: SessionCalls['jobTurn'];
   readonly serverBox: Pick<ServerBox, 'open'>;
@@ -43,7 +43,7 @@ interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   mayWork(job: Pick<JobRow, 'owner' | 'member'>): Promise<boolean>;
   /** Posts an event to webhooks. Undefined: there are none. */
   readonly announce?: ((event: BridgeEvent) => void) | undefined;
-  /** Lets a job wait again of which nothing was done: another bridge runs it, or the next run of this one. */
+  /** Makes a job wait again that has not begun: another bridge runs it, or this one after a restart. */
   putBack(job: JobRow): Promise<void>;
   /** A job that is stored as running here, but is not. */
   release(jobId: string): Promise<void>;
@@ -55,7 +55,7 @@ interface ActiveJob {
   readonly stopped: AbortController;
   /** Set once; the first reason counts. */
   stopReason: 'timeout' | 'cancelled' | 'lost' | undefined;
-  /** Set as soon as its end is being stored. */
+  /** Set when storing its end begins. */
   ended: Promise<void> | undefined;
 }
 
@@ -73,7 +73,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
         if (job === undefined) return;
         const run = runJob(job).then((hasEnded) => {
           underWay.delete(run);
-          // A job that was put back waits for its session, and whatever runs there tells when it has ended.
+          // A job that was put back waits for its session: `sessionIdle` is called when the session is idle.
           if (hasEnded) void rounds.look();
         });
         underWay.add(run);
@@ -89,11 +89,11 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
     return running < options.maxRunningOfOwner();
   }
 
-  /** False when nothing was done, and the job waits again. Never rejects. */
+  /** Runs a job. False when it has not begun and waits again. Never rejects. */
   async function runJob(job: JobRow): Promise<boolean> {
     const one: ActiveJob = { job, stopped: new AbortController(), stopReason: undefined, ended: undefined };
     active.set(job.id, one);
-    // Never longer than it was given, should the clock have been set back since the submit.
+    // Never longer than its timeout, in case the clock was set back since the submit.
     const leftMs = Math.min(job.timeout_ms, Math.max(0, job.deadline_at - clock.now()));
     const stopTimer = clock.after(leftMs, () => stopJob(one, 'timeout'));
     const ending = await begin(one).then(
@@ -135,12 +135,12 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
   function stopJob(one: ActiveJob, reason: NonNullable<ActiveJob['stopReason']>): void {
     if (one.stopReason !== undefined || one.ended !== undefined) return;
     one.stopReason = reason;
-    // The time is up now, however long the agent takes to be quiet.
+    // The end is stored now, because the agent may take some time to stop.
     if (reason === 'timeout') conclude(one, STOPPED.timeout).catch(() => undefined);
     one.stopped.abort();
   }
 
-  /** Stores the end; of two reasons for it the first counts. */
+  /** Stores the end once: of two reasons, the first one counts. */
   function conclude(one: ActiveJob, ending: JobEnding): Promise<void> {
     one.ended ??= store(one, ending);
     return one.ended;
@@ -148,7 +148,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
 
   async function store({ job, stopReason }: ActiveJob, ending: JobEnding): Promise<void> {
     if (stopReason === 'lost') return;
-    // It stays as it is, and the next bridge that takes it runs it again.
+    // The job stays as it is, and the next bridge that takes it runs it again.
     if (ending.errorCode === 'JOB_INTERRUPTED' && job.retry_on_restart === 1) return;
     const retryAt = retryTime(job, ending, clock.now());
     if (!(await (retryAt === undefined ? ends.end(job, ending) : ends.retry(job, retryAt))))
@@ -161,7 +161,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
       if (queue.hasLeft()) void rounds.look();
     },
     async compare() {
-      // While a job is being taken it runs for the store and not yet here.
+      // While a job is being claimed, it is running in the store and not here yet.
       await rounds.underWay();
       const before = [...active.values()];
       const known = await search.runningOn(instance);
@@ -212,7 +212,7 @@ function turnOf(job: JobRow, serverBox: Pick<ServerBox, 'open'>): JobCall {
   };
 }
 
-/** Hands out waiting jobs, each to one bridge. */
+/** Selects waiting jobs, each for one bridge. */
 export interface JobQueue {
   /**
    * The next job, now running on this bridge. Owners take turns. Of the jobs of one owner those with a higher priority go
@@ -229,9 +229,9 @@ interface JobQueueOptions {
   readonly search: Pick<JobSearchStore, 'waiting' | 'nextOfSessions'>;
   readonly instance: string;
   readonly clock: Pick<Clock, 'now'>;
-  /** Whether a turn runs or waits in that session of the owner on this bridge: the store may not know of it yet. */
+  /** Whether a turn runs or waits in that session on this bridge. The store may not know the turn yet. */
   isSessionBusy(owner: string, sessionId: string): boolean;
-  /** Whether another bridge has the session, and with it the agent and the files: that one runs its jobs. */
+  /** Whether another bridge has the session with its agent and files. That bridge runs its jobs. */
   isSessionElsewhere?: ((owner: string, sessionId: string) => Promise<boolean>) | undefined;
 }
 
@@ -255,7 +255,7 @@ export function createJobQueue(options: JobQueueOptions): JobQueue {
     return store.claim(job, instance, clock.now());
   }
 
-  /** Those that may run next, of all agents of an owner: by priority, and among equal ones by the turn of the agents. */
+  /** The jobs of an owner that may run next: by priority, and among equal ones in the rotation of their agents. */
   async function candidates(owner: string, agents: readonly string[]) {
     const now = clock.now();
     const found = await Promise.all(
@@ -311,11 +311,11 @@ function createRotation(): Rotation {
 
 /** The wall clock was set. */
 export interface ClockStep {
-  /** By how much; less than nothing when it was set back. */
+  /** By how much; negative when it was set back. */
   readonly byMs: number;
   /** What it says now. */
   readonly now: number;
-  /** How long ago it was last seen to be right: what bears a time since then may have been made after the step. */
+  /** How long ago the clocks were last compared: a time since then may have been taken after the step. */
   readonly sinceMs: number;
 }
 

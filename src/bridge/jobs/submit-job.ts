@@ -68,10 +68,10 @@ const SEARCHED_LENGTH = 200;
 
 export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
   const { store, agentIds, gatewayId, clock, makeId, onSubmitted } = options;
-  /** By owner, jobs that are being stored: they count before the store has them. */
+  /** By owner, the number of jobs that are being stored: they count before the store has them. */
   const beingStored = new Map<string, number>();
 
-  /** What the turn will be asked for; everything that can be known to fail is refused now. */
+  /** Reads the request for the turn, and refuses whatever is certain to fail. */
   async function readRequest(params: SubmitJobParams, owner: string): Promise<PreparedRequest> {
     const routing = readRouting(params);
     const { taskPrompt = '', workingDirectory = '', multiAgent, mode } = params;
@@ -95,7 +95,7 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     };
   }
 
-  /** A provider that is named for the job is the one that its turn is routed to, be it an agent or the gateway. */
+  /** Routes the turn to the provider that the job names: an agent or the gateway. */
   function readRouting({ providerId = '', routing = {} }: SubmitJobParams): TurnRouting {
     const named = routing.explicitProviderId || providerId;
     if (providerId !== '' && named !== providerId) {
@@ -112,7 +112,7 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     return { ...routing, explicitProviderId: named };
   }
 
-  /** The provider as far as it is known now. Without a named one, routing decides again when the job runs. */
+  /** Returns the provider if it is known now. If the job names none, routing decides again when the job runs. */
   async function providerOf(request: PreparedRequest): Promise<string> {
     const { routing, taskPrompt: prompt } = request;
     if (isMultiAgent(request)) return '';
@@ -128,7 +128,7 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
   async function takePlace(principal: Principal): Promise<() => void> {
     const counted = countedFor(principal);
     const open = await Promise.all(counted.map(({ id }) => options.countOpen(id)));
-    // From here until they are counted nothing waits.
+    // No await from here until the job is counted.
     for (const [index, { id, buckets }] of counted.entries()) {
       const { pending, running } = open[index] ?? { pending: 0, running: 0 };
       const coming = beingStored.get(id) ?? 0;
@@ -153,7 +153,7 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     };
   }
 
-  /** The job that is to be run again, and what a submit of it would be. */
+  /** Reads the job to run again, and makes the params of its submit. */
   async function readRepeated(params: SubmitJobParams, principal: Principal) {
     const { retryOf = '' } = params;
     const given = Object.keys(params).find((name) => !WITH_RETRY.has(name));
@@ -292,7 +292,7 @@ interface MadeBy {
   readonly servers?: readonly SessionMcpServer[];
 }
 
-/** What may be said about a job that is run again; the rest is as it was. */
+/** The params that may be changed for a job that is run again. */
 const WITH_RETRY: ReadonlySet<string> = new Set([
   'retryOf',
   'timeoutMs',
@@ -302,7 +302,7 @@ const WITH_RETRY: ReadonlySet<string> = new Set([
   'idempotencyKey',
 ]);
 
-/** A submit that makes such a job. One that had a session of its own gets a new one; otherwise its session goes on. */
+/** Returns the params of a submit that repeats a job. A job with a session of its own gets a new session; otherwise its session is continued. */
 function paramsOf(job: JobRow): { readonly params: SubmitJobParams; readonly sealedServers: string } {
   const { card, retryOf: _retryOf, sealedServers = '', ...request } = requestOf(job);
   const isOwnSession = job.session_id === job.id;
@@ -320,7 +320,7 @@ function paramsOf(job: JobRow): { readonly params: SubmitJobParams; readonly sea
   return { params, sealedServers };
 }
 
-/** 0 without a moment, and for one that has passed: then the job may run. */
+/** Returns 0 if no moment is given or the moment has passed: then the job may run now. */
 function readNotBefore(text: string | undefined, now: number): number {
   if (text === undefined) return 0;
   const at = Date.parse(text);
