@@ -28,20 +28,20 @@ import {
   wrong,
 } from './fire-schedules.ts';
 
-/** Schedules of tasks: what people do with them, and what makes jobs of them. */
+/** Schedules of tasks: the operations for people, and the firing that makes jobs. */
 export interface Schedules {
   create(principal: Principal, given: NewSchedule): Promise<Schedule>;
   list(principal: Principal, query: ScheduleQuery): Promise<SchedulePage>;
   show(principal: Principal, scheduleId: string): Promise<Schedule>;
   change(principal: Principal, scheduleId: string, changes: ScheduleChanges): Promise<Schedule>;
   remove(principal: Principal, scheduleId: string): Promise<void>;
-  /** Makes a job now, beside the times of the schedule. */
+  /** Makes a job now, in addition to the times of the schedule. */
   run(principal: Principal, scheduleId: string): Promise<SubmittedJob>;
   /** Makes jobs of the schedules that are due. */
   fireDue(): Promise<void>;
   /** Deletes the schedules of a person whose account was deleted. */
   removeOf(owner: string): Promise<void>;
-  /** Fires nothing more; resolves when what is under way is stored. */
+  /** Stops firing; resolves when a firing that has begun is stored. */
   stop(): Promise<void>;
 }
 
@@ -69,7 +69,7 @@ export function createSchedules(options: SchedulesOptions): Schedules {
     return row;
   }
 
-  /** Refuses now what would be refused at every firing. */
+  /** Refuses a task that every firing would refuse. */
   async function checkTask(task: ScheduleTask, owner: string): Promise<void> {
     try {
       await jobs.check(task, owner);
@@ -80,7 +80,7 @@ export function createSchedules(options: SchedulesOptions): Schedules {
     }
   }
 
-  /** A task without servers of its own keeps those that are sealed already. */
+  /** Returns the task as it is stored. A task without `mcpServers` keeps the sealed servers of before. */
   function stored(scheduleId: string, { mcpServers, ...task }: ScheduleTask, before = ''): string {
     const sealedServers = mcpServers === undefined ? before : serverBox.seal(scheduleId, readMcpServers(mcpServers));
     return JSON.stringify({ ...task, ...(sealedServers !== '' && { sealedServers }) } satisfies StoredTask);
@@ -178,7 +178,7 @@ export function createSchedules(options: SchedulesOptions): Schedules {
           updated_at: now,
           member: isPause(changes) ? row.member : memberFor(principal, row),
         };
-        // It was changed or has fired since it was read: the changes are applied to what it is now.
+        // The schedule was changed or has fired since it was read, so the changes are applied to its current state.
         if (await store.replace(row, changed)) return toView(changed);
       }
     },
@@ -197,12 +197,12 @@ export function createSchedules(options: SchedulesOptions): Schedules {
   };
 }
 
-/** The member who changes a schedule of a team is the one whose limits count for it, so that it outlives who made it. */
+/** Returns the member whose limits count for a schedule of a team: the one who changed it last, because its creator may leave. */
 function memberFor(principal: Principal, { owner, member }: ScheduleRow): string {
   return workingFor(principal, owner).member?.id ?? member;
 }
 
-/** Someone who may cancel the work of others may pause their schedules. */
+/** Whether changes only pause a schedule: anyone who may cancel the owner's work may do that. */
 function isPause(changes: ScheduleChanges): boolean {
   return changes.enabled === false && Object.keys(changes).length === 1;
 }

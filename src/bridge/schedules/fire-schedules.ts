@@ -25,11 +25,11 @@ interface FiringOptions extends Pick<Runtime, 'clock' | 'logger'> {
   mayWork(schedule: Pick<ScheduleRow, 'owner' | 'member'>): Promise<boolean>;
 }
 
-/** A firing that is later than this was missed: the bridge was stopped, or the clock was set forwards. */
+/** A firing that is later than this counts as missed: the bridge was stopped, or the clock was set forwards. */
 const LATE_MS = 60_000;
 /**
- * A clock that is set back by less: times that come again fire once. By more: it was wrong before, and all times count
- * again, as in the usual cron programs.
+ * After a clock was set back by less than this, repeated times fire once. After more, the clock was wrong before, and all times
+ * count again, as in common cron programs.
  */
 const SET_BACK_MS = 3 * 3_600_000;
 const PAGE = 100;
@@ -83,7 +83,7 @@ export function createFiring({ store, jobs, clock, logger, mayWork }: FiringOpti
 
   async function fireAll(): Promise<void> {
     await countAgain();
-    // What could not be fired is tried again at the next look, and keeps no other from firing.
+    // A schedule that could not be fired is tried again in the next round, and does not stop others.
     const failed = new Set<string>();
     for (;;) {
       const due = (await store.due(clock.now(), PAGE + failed.size)).filter(({ id }) => !failed.has(id));
@@ -119,13 +119,13 @@ type Outcome = Pick<ScheduleAdvance, 'result' | 'message'>;
 export type Timing = Pick<ScheduleRow, 'cron' | 'every_ms' | 'timezone'>;
 
 const UPCOMING = 5;
-/** So many firings of a pattern are looked at to find out how close they are. */
+/** How many firings of a pattern are compared to find the shortest interval. */
 const LOOKED_AT = 60;
 
 /**
- * The first time after a moment. `anchor` is one of the times of an interval, and decides about the others.
- * A time of day that a change of the clocks leaves out comes at the end of the gap; one that comes twice counts the first
- * time, unless the hour is not fixed. Undefined: it never comes.
+ * Returns the first time after a moment; undefined: there is none. `anchor` is one of the times of an interval, from which the
+ * others are counted. A time of day that a change to summer time skips fires at the end of the gap. A time that comes twice fires
+ * the first time, unless the pattern has no fixed hour.
  */
 export async function nextTime(timing: Timing, after: number, anchor: number): Promise<number | undefined> {
   if (timing.every_ms > 0) {
@@ -148,7 +148,7 @@ export async function upcomingTimes(timing: Timing, next: number): Promise<numbe
 
 const CRON_FIELDS = 5;
 
-/** Throws INVALID_REQUEST, with the member that is wrong, for times that cannot be. */
+/** Throws INVALID_REQUEST, naming the wrong member, for a timing that is not possible or not allowed. */
 export async function checkTiming(timing: Timing, now: number, minIntervalMs: number): Promise<void> {
   if (timing.every_ms > 0) {
     if (timing.every_ms < minIntervalMs) throw tooOften('every', minIntervalMs);
@@ -160,7 +160,7 @@ export async function checkTiming(timing: Timing, now: number, minIntervalMs: nu
     times = (await open(timing)).nextRuns(LOOKED_AT, new Date(now));
   } catch (error) {
     const words = error instanceof Error ? error.message.replace(/^\w+: /, '') : '';
-    // The library takes more fields than a schedule does, and would name that number.
+    // The library accepts more fields than a schedule, and its message would name that number.
     const more = timing.cron.trim().split(/\s+/).length === CRON_FIELDS ? `: ${words}` : '';
     throw wrong('cron', `is not a pattern of five fields such as "0 8 * * 1-5"${more}`);
   }
