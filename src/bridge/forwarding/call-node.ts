@@ -18,7 +18,7 @@ interface PeerCall
   readonly connectMs: number;
   /** For the head of the answer. */
   readonly headersMs: number;
-  /** Called when the connection stands, before anything is sent; what it throws is thrown by the call, and nothing is sent. */
+  /** Called when the connection is open, before anything is sent. If it throws, the call throws the same error and sends nothing. */
   beforeSend(): Promise<void>;
   readonly frame?: BridgeCall['frame'];
 }
@@ -35,8 +35,8 @@ interface CallPeerOptions {
 const MAX_EVENT_CHARACTERS = 64 * 1024 * 1024;
 
 /**
- * Hands calls to other nodes. Each has a connection of its own: one that was used before may have broken without notice, and then
- * it would not be known whether the node has received the call.
+ * Sends calls to other nodes. Each call has a connection of its own: a reused connection may have broken without notice, and then
+ * nobody would know whether the node has received the call.
  */
 export function createCallPeer({ clock, lookup, idleMs }: CallPeerOptions): CallPeer {
   return async (call, signal) => {
@@ -117,7 +117,7 @@ export interface PeerError extends ForeignError {
 /** The outcome of a call to a node. */
 export type PeerAnswer =
   | { readonly kind: 'result'; readonly result: unknown }
-  /** The node has dealt with the call, and this is its answer. */
+  /** The node has processed the call and returned this error. */
   | { readonly kind: 'error'; readonly error: PeerError }
   | PeerFailure;
 
@@ -129,13 +129,13 @@ export interface PeerFailure {
   readonly outcome: 'not_started' | 'unknown';
   /** Whether other calls to the node would fail right now too. */
   readonly isDown: boolean;
-  /** What the node said, if that is for the caller. */
+  /** The error of the node, if the caller should see it. */
   readonly error?: PeerError;
 }
 
 const FORWARDING_FAILED = -32060;
 
-/** Refusals that come before a call is looked at: of our request, not of the caller's. */
+/** Refusals of our request, which come before the node reads the caller's call. */
 const REFUSALS: Readonly<Record<number, string>> = {
   400: 'it takes our request for malformed',
   401: 'it does not accept our forward token',
@@ -150,7 +150,7 @@ const REFUSALS: Readonly<Record<number, string>> = {
   431: 'our request headers are too large for it',
 };
 
-/** Of those, what is not about this one request. */
+/** The refusals among these that other requests would get, too. */
 const STANDING_REFUSALS: ReadonlySet<number> = new Set([401, 403, 421, 429]);
 
 /** The node was reached, and failed. */
@@ -164,10 +164,10 @@ export function readPeerDocument(status: number, text: string): PeerAnswer {
   const message = readMessage(text);
   const error = peerErrorOf(message, status);
   const code = wordOf(error);
-  // About one person: the node serves all others.
+  // This refusal is about one person: the node serves all others.
   if (error !== undefined && code === 'FORWARD_PERSON_REFUSED') return { kind: 'error', error };
   if (error !== undefined && code === 'ISSUER_UNAVAILABLE') return { ...failed(error.message, 'not_started'), error };
-  // Of another instance, which has no forward token: its own words say what is wrong.
+  // Another instance sent this, and instances have no forward token: its own message says what is wrong.
   if (error !== undefined && code === 'RELAY_REFUSED') return failed(error.message, 'not_started');
   if (status === 503) return { ...failed('it takes no new work', 'not_started', true), ...(error && { error }) };
   if (status === 502 && error?.code === FORWARDING_FAILED) {
@@ -204,13 +204,13 @@ export interface ForwardedRequest {
   readonly hop: number;
   /** The request's id on the first node. */
   readonly trace: string;
-  /** Whose it is on the first node; empty for the holder of its main token. */
+  /** The owner on the first node; empty for the holder of its main token. */
   readonly owner: string;
   /** A token for five minutes of the person that it is for; empty for none. It is a secret. */
   readonly person: string;
   /** The id of the team that the person works for; empty for none. */
   readonly team: string;
-  /** The path it came on, which is the one it is handed on with. */
+  /** The path of the request, on which it is also sent to the next node. */
   readonly path: string;
 }
 

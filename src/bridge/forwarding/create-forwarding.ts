@@ -49,7 +49,7 @@ export interface Forwarding {
   readonly nodes: NodeReports;
   readonly controls: readonly MethodRow<undefined>[];
   reload(settings: BridgeGroups): void;
-  /** Refuses new turns; resolves when the calls in flight are answered, or after a timeout. */
+  /** Refuses new turns; resolves when the calls in flight have ended, or after a timeout. */
   settle(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -72,11 +72,11 @@ export interface ForwardingOptions extends Pick<Runtime, 'clock' | 'logger'> {
 }
 
 export interface ForwardingLimits extends ForwardLimits {
-  /** Silence in the middle of an answer. */
+  /** The longest silence within a response. */
   readonly idleMs: number;
-  /** Silence of a node whose session is followed; it pings every thirty seconds. */
+  /** The longest silence of a node whose session is followed; it pings every thirty seconds. */
   readonly followIdleMs: number;
-  /** Between two looks at a node that is down. */
+  /** The pause between two probes of a node that is down. */
   readonly probeMs: number;
 }
 
@@ -143,7 +143,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
       if (nextHop === undefined) return failed('the way to it is not known here', 'not_started');
       const { principal, forwarded: incoming, hop } = call.caller.caller;
       checkHop(call.caller.caller);
-      // With the token of the caller a node answers for all owners that the caller sees: it goes with the caller's own name alone.
+      // With the token of the caller, a node returns the jobs of all owners that the caller sees: it is sent with the caller's own name only.
       const person = owner === principal.id ? await personOf(call.caller.caller) : NOBODY;
       const answer = await callPeer(
         {
@@ -180,7 +180,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
     };
   }
 
-  /** Asks a node that was down whether it serves calls again, by the same route as a call. */
+  /** Probes a node that was down, by the same route as a call. */
   async function probe(target: string): Promise<boolean> {
     const nextHop = candidate(target)?.nextHop;
     if (nextHop === undefined) return false;
@@ -226,7 +226,7 @@ export async function createForwarding(options: ForwardingOptions): Promise<Forw
         async decide(method, principal, about) {
           const placed = decideFor(method, principal, await findPlace(principal, about));
           const { decision } = placed;
-          // Without waiting in between: the next decision must see this one.
+          // No await in between, because the next decision must see this one.
           if (decision.kind === 'forward' && decision.rule !== undefined) {
             choices.set(decision.rule, (choices.get(decision.rule) ?? 0) + 1);
           }

@@ -16,11 +16,11 @@ export interface NodeMap {
   readonly localId: string;
   /** The other nodes by id, in the order of their ids. */
   readonly others: ReadonlyMap<string, BridgeNode>;
-  /** The node that a request for that target is handed to: the target itself unless a route says otherwise. */
+  /** The node that gets requests for a target: the target itself unless a route names another one. */
   nextHopOf(targetId: string): string;
 }
 
-/** Nodes that need no entry in `nodes`; one of the same id replaces them. */
+/** Nodes that need no entry in `nodes`; an entry with the same id replaces them. */
 export const builtInNodes: readonly BridgeNode[] = [
   { id: 'primary', role: '', zone: '', endpoint: 'http://172.29.10.1:8787', capabilities: [] },
   { id: 'edge', role: '', zone: '', endpoint: 'http://172.29.10.2:8787', capabilities: [] },
@@ -41,7 +41,7 @@ export function buildNodeMap({ local_node_id: localId, nodes, forwarding }: MapS
   return { localId, others, nextHopOf: (targetId) => hops.get(targetId) ?? targetId };
 }
 
-/** The nodes that the settings name or select: a built-in one that nothing here is about is left out. */
+/** Returns the nodes that the settings name or select, without built-in nodes that no setting refers to. */
 export function usedNodes(
   settings: Pick<DistributedSettings, 'nodes' | 'task_forward_peer_id' | 'forwarding'>,
   map: NodeMap,
@@ -89,7 +89,7 @@ export interface ForwardQuestion {
   readonly map: NodeMap;
   /** Set when another bridge has sent the call. */
   readonly incoming: Pick<ForwardedRequest, 'target' | 'hop'> | undefined;
-  /** Where the session or job that the call is about lives: a node's id, or our own. Undefined: nowhere that we know of. */
+  /** The id of the node that has the session or job of the call, which may be this one. Undefined: no place is known. */
   readonly livesAt: string | undefined;
   /** False for nodes that could not be reached lately. */
   isUp(nodeId: string): boolean;
@@ -99,10 +99,10 @@ export interface ForwardQuestion {
 
 type Rule = DistributedSettings['forwarding']['rules'][number];
 
-/** What the short form is about. */
+/** The methods that the short form forwards. */
 const SHORT_FORM_METHODS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
 
-/** Where a call goes. Nothing but its arguments decides. */
+/** Decides where a call goes, from its arguments alone. */
 export function decideForward(question: ForwardQuestion): ForwardDecision {
   const { method, settings, map, incoming, livesAt } = question;
   if (incoming !== undefined) return decideIncoming(question, incoming);
@@ -127,7 +127,7 @@ function decideIncoming(
   return refuseBeyondLimit(hop, settings) ?? toNode(map, target, `another bridge sent it to node "${target}"`);
 }
 
-/** The refusal of a call that has passed as many nodes as it may; undefined when it may go on. */
+/** Returns the refusal of a call that has reached the hop limit; undefined when it may be forwarded. */
 export function refuseBeyondLimit(hop: number, { forwarding }: ForwardQuestion['settings']): Refusal | undefined {
   const { hop_limit: limit } = forwarding;
   if (hop + 1 <= limit) return undefined;
@@ -144,7 +144,7 @@ function byRule(question: ForwardQuestion, rule: Rule, index: number): ForwardDe
   }
   const matching = [...map.others.values()].flatMap((node) => (matches(node, selector) ? candidate(map, node.id) : []));
   if (matching.length === 0) return unknown(`${words} selects no node that is known`);
-  // Where none is known to be up, trying is better than refusing.
+  // If all are down, a call is tried rather than refused.
   const up = matching.filter(({ target }) => isUp(target));
   const usable = up.length === 0 ? matching : up;
   const takesTurns = strategy === 'round_robin';
@@ -171,7 +171,7 @@ function toNode(map: NodeMap, target: string, reason: string): ForwardDecision {
   return { kind: 'forward', candidates, rule: undefined, reason };
 }
 
-/** None when the way to the target is not known. A target need not be known itself where a route leads to it. */
+/** Returns the way to a target, or nothing if there is none. The target itself need not be known if a route leads to it. */
 function candidate(map: NodeMap, target: string): readonly ForwardCandidate[] {
   const nextHop = map.others.get(map.nextHopOf(target));
   return nextHop === undefined ? [] : [{ target, nextHop }];

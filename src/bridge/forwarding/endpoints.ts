@@ -19,7 +19,7 @@ export function isTunnelAddress(address: string): boolean {
   return TUNNEL_CLASSES.has(classifyAddress(address));
 }
 
-/** What is wrong with the host of an endpoint as it is written; undefined when nothing is, or when only a lookup can tell. */
+/** Returns what is wrong with the host of an endpoint; undefined when nothing is, or when only a lookup can tell. */
 export function refusalOfEndpoint(endpoint: string): string | undefined {
   const host = URL.parse(endpoint)?.hostname ?? '';
   const found = classifyHost(host);
@@ -35,8 +35,8 @@ function refusalOfAddress(address: string): string {
 const LOOKUP_MS = 2_000;
 
 /**
- * Looks the names of endpoints up when the bridge starts, and refuses those that lead outside.
- * One that cannot be looked up now is looked at when a connection is made, like all others.
+ * Looks up the names of endpoints when the bridge starts, and refuses those with an address outside of the tunnels.
+ * All names are checked again when a connection is made, also those that cannot be looked up now.
  */
 export async function checkEndpointNames(
   nodes: DistributedSettings['nodes'],
@@ -110,7 +110,7 @@ export function createPeerConnector(
   let isUsed = false;
 
   return (target, callback) => {
-    // A client that lost its connection would make another one and send again; what it has sent is not `NotConnected`.
+    // After a lost connection the client would connect again and repeat the request, which may have been received already.
     if (isUsed) {
       callback(new Error('the connection was cut'), null);
       return;
@@ -138,7 +138,7 @@ export function createPeerConnector(
         end(new NotConnected(refusalOfAddress(address || 'its address'), true));
         return;
       }
-      // The time of our own work does not count against the node.
+      // The time of our own work does not count as time of the node.
       stopTimer();
       beforeSend().then(() => {
         if (isOver) return;

@@ -27,12 +27,12 @@ export interface OutgoingCall {
   readonly params: unknown;
   /** In the order in which they are tried. */
   readonly candidates: readonly ForwardCandidate[];
-  /** Whose it is here. */
+  /** The owner on this node. */
   readonly owner: string;
   readonly about: CallNames;
   readonly path: string;
   headersFor(target: string): Readonly<Record<string, string>>;
-  /** Called once the node has taken the call: others about the same thing may follow. */
+  /** Called once the node has accepted the call: then later calls about the same session or job may be sent. */
   accepted(): void;
 }
 
@@ -46,7 +46,7 @@ interface ForwardCallOptions {
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly limits: ForwardLimits;
   readonly links: Pick<ArtifactLinks, 'relay'>;
-  /** Where a node is reached, for one that turns out to have what the call is about. */
+  /** Returns the way to a node that turns out to have the session or job of the call. */
   candidate(target: string): ForwardCandidate | undefined;
   onFailure(failure: { readonly nodeId: string; readonly reason: string; readonly outcome: string }): void;
 }
@@ -56,7 +56,7 @@ export interface ForwardLimits {
   readonly connectMs: number;
   /** A node sends the head of its answer as soon as it has taken a turn. */
   readonly turnHeadersMs: number;
-  /** Other calls have no answer before it is done. */
+  /** Other calls send the head of their response when they are done. */
   readonly headersMs: number;
 }
 
@@ -74,8 +74,8 @@ const METHOD_NOT_FOUND = -32601;
 const MIN_CONNECT_MS = 200;
 
 /**
- * Hands a call to the first candidate that takes it: the next one is asked only when it is certain
- * that the one before has done nothing.
+ * Sends a call to the first candidate that accepts it. The next candidate is tried only when it is certain that the previous
+ * one has done nothing.
  */
 export function createForwardCall(options: ForwardCallOptions): ForwardCall {
   const { callPeer, routes, health, relay, clock, limits, onFailure } = options;
@@ -178,19 +178,19 @@ function relayed({ status, code, message, data }: PeerError, nodeId: string): Re
 }
 
 function failure({ code, reason, outcome, error }: PeerFailure, nodeId: string): AppError {
-  // The error of the node itself, where there is one, says more than ours.
+  // The error of the node says more than ours.
   return error === undefined ? new AppError(code, { nodeId, reason, outcome }) : relayed(error, nodeId);
 }
 
 interface OnwardRequest {
   readonly target: string;
-  /** Whose it is here. */
+  /** The owner on this node. */
   readonly owner: string;
   /** A token of the caller, when it is a person; empty otherwise. */
   readonly person: string;
   /** The id of the team that the person works for; empty for none. */
   readonly team: string;
-  /** Set when another bridge has sent it; then this node only hands it on. */
+  /** Set when another bridge has sent it; then this node only passes it on. */
   readonly incoming: ForwardedRequest | undefined;
   /** How many nodes it has passed, when it came without the forward token; 0 unless given. */
   readonly hop?: number | undefined;
@@ -218,7 +218,7 @@ export function createOnwardHeaders({ localId, contract, token }: OnwardHeadersO
     const credential = token();
     return {
       ...(credential !== '' && { authorization: `Bearer ${credential}` }),
-      // The other node takes it for its own, so that the logs of all nodes have the same one.
+      // The other node uses the same request id, so that the logs of all nodes have it.
       ...(trace !== '' && { 'x-request-id': trace }),
       ...forwardHeaders({ ...begun, target, hop: begun.hop + 1, trace }, contract),
     };

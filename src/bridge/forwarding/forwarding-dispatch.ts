@@ -9,11 +9,11 @@ import type { OutgoingCall } from './forward-call.ts';
 import { isMergedMethod, type MergedMethod, type MergeJobs } from './merged-jobs.ts';
 import { type CallNames, type Place, readCallNames, type SessionRoutes } from './session-routes.ts';
 
-/** A decision, and whose the thing is that the call is about. */
+/** A decision, and the owner of the session or job that the call is about. */
 export interface PlacedDecision {
   readonly decision: ForwardDecision;
   readonly owner: string;
-  /** Whether the place of that thing was settled before. */
+  /** Whether the place of that session or job was known before. */
   readonly isSettled: boolean;
 }
 
@@ -63,10 +63,10 @@ export function createForwardingDispatch(
     const method = parts.canonicalName(call.method);
     const about = readCallNames(method, call.params);
     const { principal, hop } = call.caller.caller;
-    // One that another bridge has sent is not spread further.
+    // A call that another bridge has sent is not sent to further nodes.
     if (isMergedMethod(method) && hop === undefined) return listJobs(call, method);
     const [first] = about.names;
-    // A call that another bridge has sent was put in order there. In a circle it would wait here for itself.
+    // Calls of another bridge were ordered there. In a loop, such a call would wait here for itself.
     if (first !== undefined && hop === undefined) {
       const name = `${principal.id}\n${first.kind}\n${first.name}`;
       return order.run(name, (letNext) => go(call, method, about, letNext));
@@ -130,7 +130,7 @@ export function createForwardingDispatch(
   }
 }
 
-/** Adds the caller to the nodes with jobs of others: one that knows the same people answers for all owners that the caller sees. */
+/** Adds the caller to the nodes with jobs of others: a node that knows the same people returns those of all owners that the caller sees. */
 function withOwn({ id, credential }: Principal, places: readonly Place[]): Place[] {
   if (credential === undefined) return [...places];
   const nodeIds = new Set(places.map(({ nodeId }) => nodeId));
@@ -153,7 +153,7 @@ interface CallOrder {
 }
 
 /**
- * Each forwarded call has a connection of its own, on which it could overtake the one before it: a message on the heels of
+ * Each forwarded call has a connection of its own, on which it could overtake the previous call: a message immediately after
  * a start would not find its session.
  */
 export function createCallOrder(): CallOrder {

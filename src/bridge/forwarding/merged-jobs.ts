@@ -9,13 +9,13 @@ export interface MergedJobsParts {
   readonly localId: string;
   /** Why a node is known to be down; undefined while it is not. */
   downReason(nodeId: string): string | undefined;
-  /** Asks a node for what it has of an owner of this bridge. Never rejects. */
+  /** Asks a node for its jobs of an owner of this bridge. Never rejects. */
   ask(call: MethodCall<BridgeClient>, method: string, place: Place): Promise<PeerAnswer>;
 }
 
 export type MergedMethod = 'app.jobs.list' | 'app.jobs.stats';
 
-/** Answers a call with what this bridge has and what the nodes have. */
+/** Returns the jobs of this bridge and of the nodes in one result. */
 export type MergeJobs = (
   call: MethodCall<BridgeClient>,
   method: MergedMethod,
@@ -27,7 +27,7 @@ export function isMergedMethod(method: string): method is MergedMethod {
   return method === 'app.jobs.list' || method === 'app.jobs.stats';
 }
 
-/** Names the node in what it answered about jobs. Changes the result, which was just parsed. */
+/** Adds the name of the node to its result about jobs. Changes the result, which was just parsed. */
 export function nameNode(method: string, result: unknown, nodeId: string): void {
   if (typeof result !== 'object' || result === null) return;
   if (method === 'app.jobs.get') Object.assign(result, { nodeId });
@@ -52,7 +52,7 @@ const MAX_PAGE_CHARACTERS = 8 * 1024 * 1024;
  */
 export function createMergedJobs({ localId, downReason, ask }: MergedJobsParts): MergeJobs {
   return async (call, method, places, here) => {
-    // First, because it refuses wrong params.
+    // This bridge first, because it refuses wrong params.
     const own: Report = { nodeId: localId, result: asObject(await here()) };
     const reports: Report[] = [own];
     const nodes = new Map<string, NodeAnswer>([[localId, { nodeId: localId, status: 'ok' }]]);
@@ -83,7 +83,7 @@ function mergeLists(reports: readonly Report[], nodes: NodeAnswer[], limit: numb
     listOf(result.jobs).map((job) => ({ ...job, nodeId }) as unknown as JobList['jobs'][number]),
   );
   all.sort((one, other) => (one.jobId < other.jobId ? 1 : -1));
-  // Beyond the end of a page that has a next one, a node may have jobs that are not here.
+  // After the end of a page that is not the last one, a node may have further jobs.
   const boundary = reports.reduce((last, { result }) => {
     const cursor = textOf(result.nextCursor);
     return cursor > last ? cursor : last;

@@ -4,12 +4,12 @@ import { defineMethod, type MethodRow } from '../../platform/json-rpc/method-tab
 import type { DistributedSettings } from '../settings.ts';
 import { type ForwardDecision, type NodeMap, usedNodes } from './decide-forward.ts';
 
-/** Which nodes could be reached lately. A node that nothing is known of counts as reachable. */
+/** Records which nodes could be reached recently. A node without a record counts as reachable. */
 export interface NodeHealth {
   isUp(nodeId: string): boolean;
   /** Why a node is down; undefined while it is up. */
   reasonOf(nodeId: string): string | undefined;
-  /** From now on the node is looked at until it answers. */
+  /** Marks a node as down, and probes it until it answers. */
   markDown(nodeId: string, reason: string): void;
   markUp(nodeId: string): void;
   stop(): void;
@@ -106,7 +106,7 @@ interface NodeReportParts {
   decide(method: string, sessionId: string | undefined): Promise<ForwardDecision>;
 }
 
-/** What is known about the other bridges, and where calls would go. */
+/** Reports what is known about the other bridges, and where calls would go. */
 export interface NodeReports {
   list(): Static<typeof NodeList>;
   explain(method: string, sessionId: string | undefined): Promise<Static<typeof Explanation>>;
@@ -132,7 +132,7 @@ export function createNodeReports({ settings, map, health, decide }: NodeReportP
 /** What each method returns. Commands have their types from here. */
 export const nodeControlResults = { 'nodes.list': NodeList, 'nodes.explain': Explanation };
 
-/** What `trestle nodes` asks for. */
+/** The methods that `trestle nodes` calls. */
 export function nodeControls(reports: NodeReports): readonly MethodRow<undefined>[] {
   return [
     defineMethod({

@@ -5,7 +5,7 @@ import type { SessionRouteRow } from '../storage/bridge-schema.ts';
 import type { SessionRouteStore } from '../storage/instance-and-route-stores.ts';
 import type { SessionStore } from '../storage/session-store.ts';
 
-/** What a call is about: a session, a job, a job that its idempotency key stands for, or the jobs of a node. */
+/** What a call is about: a session, a job, a job named by its idempotency key, or the jobs of a node. */
 export interface CallName {
   readonly kind: 'session' | 'job' | 'job-key' | 'jobs';
   readonly name: string;
@@ -17,8 +17,8 @@ export interface CallNames {
   /** Empty when the call names no thread. */
   readonly threadId: string;
   /**
-   * When the place of what it is about is settled: before the call is sent (it makes something that must not be made
-   * twice), after it went well, or not at all.
+   * When the place of the session or job is stored: before the call is sent (the call creates something that must not be created
+   * twice), after it has succeeded, or never.
    */
   readonly binds: 'before' | 'after' | 'never';
   /** Whether the call may create something, which then belongs to its caller. */
@@ -90,9 +90,9 @@ export interface Binding extends Place {
   readonly threadId: string;
 }
 
-/** Remembers which node has what. It is durable, for 24 hours after the last use. */
+/** Stores which node has which session or job, for 24 hours after the last use. */
 export interface SessionRoutes {
-  /** Called with the names of what another node has got. */
+  /** Calls the listener with the names of sessions and jobs that another node has received. */
   onBound(listener: (names: readonly CallName[]) => void): void;
   find(principal: Principal, call: Pick<CallNames, 'names' | 'makes'>): Promise<Place | undefined>;
   /** The places of the sessions of a thread that the principal means, each once. */
@@ -100,8 +100,8 @@ export interface SessionRoutes {
   /** The nodes that have jobs which this bridge forwarded for the principal, or for owners that it sees. */
   findJobs(principal: Principal, nodeIds: Iterable<string>): Promise<readonly Place[]>;
   /**
-   * Settles where something new lives, before it is made. Answers with the node that has it: another one when somebody
-   * was faster. `insteadOf` is the node that it was bound to before, and that has not made it.
+   * Stores the node of something new before it is created. Returns the stored node: another one when another call was
+   * faster. `insteadOf` is the node of an earlier `bind` that has not created it.
    */
   bind(binding: Binding, insteadOf: string | undefined): Promise<string>;
   remember(binding: Binding): Promise<void>;
@@ -210,7 +210,7 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
   };
 }
 
-/** Where something lives that a principal may see: on another node, here, or nowhere that we know of. */
+/** Finds the place of something that a principal sees: another node, this one, or undefined if no place is known. */
 type FindPlace = (principal: Principal, about: Pick<CallNames, 'names' | 'makes'>) => Promise<Place | undefined>;
 
 interface FindPlaceOptions {

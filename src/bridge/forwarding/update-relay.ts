@@ -9,42 +9,42 @@ import type { ForwardCandidate } from './decide-forward.ts';
 import { createPeerConnector } from './endpoints.ts';
 import type { CallName } from './session-routes.ts';
 
-/** Updates of one session that reach one connection over several answers: each is passed on once, in order. */
+/** Passes on the updates of one session that arrive for one connection in several responses: each once, in order. */
 export interface UpdateRelay {
   open(receiver: object, sessionName: string): RelayedUpdates;
 }
 
-/** The updates within one answer. */
+/** The updates of one response. */
 interface RelayedUpdates {
   take(seq: number, send: () => void): void;
-  /** Undefined while more may be taken; otherwise resolves when what waits behind another answer was passed on. */
+  /** Undefined while there is room; otherwise resolves when the updates that wait for another response were passed on. */
   room(): Promise<void> | undefined;
-  /** Resolves when all that it brought was passed on, by whichever answer. */
+  /** Resolves when all updates of this response were passed on, by this or another one. */
   end(): Promise<void>;
 }
 
 interface OpenAnswer {
   readonly waiting: { readonly seq: number; readonly send: () => void }[];
-  /** Set when it has ended, and waits for what it brought to be passed on. */
+  /** Set when the response has ended, and its updates wait to be passed on. */
   whenPassed: (() => void) | undefined;
 }
 
 interface SharedSession {
   lastSeq: number;
-  /** As they were asked for: the first one leads, the others wait behind it. */
+  /** In the order of their calls: the first one leads, the others wait for it. */
   answers: OpenAnswer[];
-  /** Set while an answer waits until something is passed on. */
+  /** Set while a response waits until an update is passed on. */
   progress: PromiseWithResolvers<void> | undefined;
 }
 
-/** With more than this waiting, an answer is not read on. */
+/** When more updates than this wait, reading of the response pauses. */
 const MAX_WAITING = 100;
-/** An answer that waits this long takes over: the one that leads has stopped. */
+/** A response that has waited this long takes over, because the leading one has stopped. */
 const MAX_WAIT_MS = 1000;
 
 /**
- * On one connection a client may have several calls about one session under way. Each answer of the other node brings all
- * updates of the session since it was asked for; the client expects each of them once.
+ * On one connection, a client may have several open calls about one session. Each response of the other node contains all
+ * updates of the session since its call began; the client expects each of them once.
  */
 export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
   const byReceiver = new WeakMap<object, Map<string, SharedSession>>();
@@ -63,10 +63,10 @@ export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
         passOn(session);
       };
 
-      /** Whether nothing comes between what was passed on and what waits here. */
+      /** Whether the first waiting update follows directly on the last one that was passed on. */
       const isNext = (): boolean => (own.waiting[0]?.seq ?? 0) <= session.lastSeq + 1;
 
-      /** Reading on would only fill the memory. An amount does not say that the leading answer has stopped; time does. */
+      /** Pauses reading, to limit memory. Only time shows that the leading response has stopped, not the number of updates. */
       const wait = async (): Promise<void> => {
         while (own.waiting.length > MAX_WAITING) {
           const { lastSeq } = session;
@@ -103,7 +103,7 @@ export function createUpdateRelay(clock: Pick<Clock, 'after'>): UpdateRelay {
   };
 }
 
-/** Passes on the updates of the leading answer; when it has ended, the next one leads. */
+/** Passes on the updates of the leading response; when that has ended, the next one leads. */
 function passOn(session: SharedSession): void {
   const { lastSeq } = session;
   for (let leader = session.answers[0]; leader !== undefined; leader = session.answers[0]) {
@@ -128,7 +128,7 @@ function passOn(session: SharedSession): void {
   });
 }
 
-/** The updates of the leading answer, and earlier ones of others, such as `queued`. */
+/** Returns the updates of the leading response, and earlier ones of other responses, such as `queued`. */
 function dueOf({ answers }: SharedSession, leader: OpenAnswer): OpenAnswer['waiting'] {
   const own = leader.waiting.splice(0);
   const upTo = own.at(-1)?.seq ?? 0;
@@ -157,7 +157,7 @@ export interface SessionFollowing {
   forget(receiver: NotificationSink): void;
 }
 
-/** Where a session lives, when that is not here. */
+/** The other node that has a session. */
 interface FollowedPlace {
   readonly candidate: ForwardCandidate;
   readonly owner: string;
@@ -168,9 +168,9 @@ export interface SessionFollowingParts {
   readonly sessions: Pick<SessionOrchestrator, 'follow' | 'forget'>;
   readonly followPeer: FollowPeer;
   readonly relay: UpdateRelay;
-  /** Undefined for a session that lives here, or nowhere. */
+  /** Undefined for a session of this bridge, and for one that no node is known to have. */
   placeOf(caller: BridgeCaller, sessionId: string): Promise<FollowedPlace | undefined>;
-  /** Calls whenever another node has got something, with its names. */
+  /** Calls the listener with the names of sessions and jobs that another node has received. */
   onPlaced(listener: (names: readonly CallName[]) => void): void;
 }
 
@@ -180,7 +180,7 @@ export function createSessionFollowing(parts: SessionFollowingParts): SessionFol
   const following = new Map<NotificationSink, (() => void)[]>();
   const gone = new WeakSet<NotificationSink>();
 
-  /** By session, those who followed it before it was known where it lives. */
+  /** By session, the connections that followed it before its node was known. */
   const waiting = new Map<string, Map<NotificationSink, Follower>>();
   const waitsFor = new WeakMap<NotificationSink, string>();
 
@@ -230,7 +230,7 @@ export function createSessionFollowing(parts: SessionFollowingParts): SessionFol
       const followers = kind === 'session' ? waiting.get(name) : undefined;
       waiting.delete(kind === 'session' ? name : '');
       for (const follower of followers?.values() ?? []) {
-        // Its first updates may be there before the connection is.
+        // The session may have sent its first updates before this connection follows it.
         followElsewhere(name, { ...follower, afterSeq: follower.afterSeq ?? 0 }).catch(follower.lost);
       }
     }
@@ -312,7 +312,7 @@ export function createFollowPeer({ clock, lookup, connectMs, idleMs }: FollowPee
       followRedirects: false,
       handshakeTimeout: connectMs,
       maxPayload: MAX_MESSAGE_BYTES,
-      // Given the connection when it stands, and only when its address is one that may be used.
+      // The connection is handed over when it is open, and only if its address is allowed.
       createConnection: ((_options: unknown, made: (error: Error | null, socket?: Socket) => void) => {
         const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
         connect({ protocol, hostname: host, host, port }, (error, connected) =>
