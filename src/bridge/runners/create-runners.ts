@@ -40,7 +40,7 @@ import {
 
 type Through = NonNullable<RemoteConnectionOptions['through']>;
 
-/** What this instance tells about itself, as soon as it is on the list of instances. */
+/** The facts about this instance that are known once it is on the list of instances. */
 interface Joining {
   readonly instance: string;
   /** Undefined: no other instance shares the database. */
@@ -52,21 +52,21 @@ interface Joining {
   };
 }
 
-/** Machines with agents that connect to the instances by themselves: `trestle runner`. */
+/** The machines with agents that connect to the instances: `trestle runner`. */
 export interface Runners {
   /** Called once, before anything else. */
   join(joining: Joining): void;
   readonly upgrades: readonly UpgradeRoute[];
   readonly controls: readonly MethodRow<undefined>[];
   list(): Promise<readonly RunnerFacts[]>;
-  /** Where this instance keeps what runs on runners. */
+  /** The store of what runs on runners. */
   store(): RunnerStore;
   own(): string;
-  /** Notes an agent of the catalog that lives on runners. */
+  /** Adds an agent of the catalog that runs on runners. */
   watch(agentId: string): void;
-  /** Calls the listener with each of these agents whenever a runner has come, changed or gone. */
+  /** Calls the listener with each of these agents when a runner has connected, changed or disconnected. */
   onChange(listener: (agentId: string) => void): void;
-  /** Sends requests to a runner, wherever it is connected. Waits for one that is away; RUNNER_ABSENT after a minute. */
+  /** Sends requests to a runner, on whatever instance it is connected. Waits for an absent runner for a minute, then RUNNER_ABSENT. */
   through(runnerId: string): Promise<Through>;
   stop(): Promise<void>;
 }
@@ -77,7 +77,7 @@ export interface RunnersOptions extends Pick<Runtime, 'clock' | 'makeId' | 'rand
   readonly throttle: FailureThrottle;
 }
 
-/** The topic of messages that a runner has come, changed or gone. */
+/** The topic of messages that a runner has connected, changed or disconnected. */
 const CHANGED = 'runner';
 const HOP_PATH = '/acp/relay/runner';
 const HOP_HEADER = 'x-trestle-runner-id';
@@ -179,7 +179,7 @@ export function createRunners(options: RunnersOptions): Runners {
       firstAfterMs: 0,
       pauseMs: BEAT_MS,
       work: look,
-      // Also while the database is away: the turns on the runner go on.
+      // Also called while the database is unavailable; the turns on the runner continue.
       onError: (error) => logger.warn({ err: error, runner: runner.name }, 'it was not noted what a runner does'),
     });
     beats.add(beat);
@@ -293,7 +293,7 @@ export function createRunners(options: RunnersOptions): Runners {
   };
 }
 
-/** What a row says to operators. */
+/** Describes a row to operators. */
 export function describeRunner({ id, name, labels, slots, turns, ...row }: ListedRunner): RunnerFacts {
   const { version = '', host = '', isLeaving = false, agents = [] } = reportOf(row);
   return {

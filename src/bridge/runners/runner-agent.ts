@@ -33,10 +33,10 @@ const SEPARATOR = '/';
  */
 export function createRunnerAgent(options: RunnerAgentOptions): AgentProvider {
   const { id, place, runners, clock, makeId, ...rest } = options;
-  /** Of new conversations: what runs on a runner is noted before it is sent there. */
+  /** The names of new conversations: they are stored before a turn is sent to a runner. */
   const names = new WeakMap<object, string>();
   runners.watch(id);
-  /** For each runner, and of one that takes one session, for the process that it is. */
+  /** By runner, with the process of a runner for one session. */
   const remotes = new Map<string, { readonly process: string; readonly provider: Promise<AgentProvider> }>();
   let abilities: AgentAbilities = { steer: 'no', fork: 'no', forkFrom: 'last_turn' };
 
@@ -55,7 +55,7 @@ export function createRunnerAgent(options: RunnerAgentOptions): AgentProvider {
     });
   }
 
-  /** Undefined for a runner that was removed. Without a process, it is the one that was connected last. */
+  /** Undefined for a runner that was removed. Without a process: the one that was connected last. */
   async function on(runnerId: string, wanted?: string): Promise<AgentProvider | undefined> {
     const known = remotes.get(runnerId);
     if (known !== undefined && known.process === wanted) return known.provider;

@@ -17,9 +17,9 @@ import type { RunnerRow } from '../storage/bridge-schema.ts';
 import type { RunnerStore } from '../storage/instance-and-route-stores.ts';
 
 /**
- * The connection of a runner. The runner opens a WebSocket, and HTTP/2 runs within it the other way round: the instance is
- * its client, and each of its CONNECT requests is a connection to the bridge of the runner. So the instance calls
- * that bridge as it calls the bridge of any other agent, and nothing but the way there is new.
+ * The connection of a runner. The runner opens a WebSocket, and HTTP/2 runs within it in the reverse direction: the instance is
+ * its client, and each of its CONNECT requests is a connection to the bridge of the runner. The instance calls that bridge as it
+ * calls the bridge of any other remote agent; only the connection differs.
  */
 
 type Through = NonNullable<RemoteConnectionOptions['through']>;
@@ -37,8 +37,8 @@ export const Hello = Type.Object({
 export type Hello = Static<typeof Hello>;
 
 /**
- * The token of the runner's own bridge. Both sides know the digest of its key, and nobody else does. With a process, it is that
- * of a runner for one session: what is meant for an earlier process is refused by the next one.
+ * Returns the token of the runner's own bridge, which both sides derive from the digest of its key. With a process, it is the
+ * token of a runner for one session: a request for an earlier process is refused by the next one.
  */
 export function runnerToken(keyHash: string, process = ''): string {
   return createHmac('sha256', keyHash).update(`the bridge of a runner${process}`).digest('base64url');
@@ -48,7 +48,7 @@ export function keyHashOf(key: string): string {
   return digestToken(key).toString('hex');
 }
 
-/** What may be on its way in one stream, and in all of them. */
+/** The flow-control windows of one stream, and of all of them. */
 const STREAM_WINDOW_BYTES = 1024 * 1024;
 const WINDOW_BYTES = 8 * 1024 * 1024;
 const MAX_STREAMS = 2_000;
@@ -96,7 +96,7 @@ export function openTunnel(stream: Duplex): Tunnel {
   };
 }
 
-/** Sends requests over connections that are made in this way. */
+/** Sends requests over connections that `connect` opens. */
 export async function createPassage(connect: () => Promise<Duplex>): Promise<Through> {
   const { Pool, fetch: send } = await import('undici');
   const dispatcher = new Pool('http://runner', {
@@ -129,7 +129,7 @@ export const ANSWER_MS = 10_000;
 const MAX_AGENTS = 100;
 const NOTHING = { status: 0, answer: asObject(undefined) };
 
-/** What a runner has said last. */
+/** The last report of a runner. */
 export interface RunnerReport {
   readonly version: string;
   readonly host: string;
@@ -153,7 +153,7 @@ interface LookOptions extends Connected {
   changed(): void;
 }
 
-/** Looks at a runner that is connected here: whether it lives, what it has, and what runs there for nobody. */
+/** Checks a runner that is connected here: whether it responds, which agents it has, and which of its turns no instance runs any more. */
 export function createLook(options: LookOptions): () => Promise<void> {
   const { runner, hello, tunnel, connection, store, instance, clock, logger, changed } = options;
   const { version, host, slots, process = '' } = hello;
@@ -174,7 +174,7 @@ export function createLook(options: LookOptions): () => Promise<void> {
     return { status: response.status, answer: asObject(readMessage(await response.text())) };
   }
 
-  /** A runner that is being stopped does not take connections any more, and its turns go on. */
+  /** A runner that is stopping accepts no connections, and its turns continue. */
   const askIfServing = (path: string) => ask(path).catch(() => NOTHING);
 
   const call = (method: string, sessionId: string) =>
@@ -189,7 +189,7 @@ export function createLook(options: LookOptions): () => Promise<void> {
     suspects = new Set(orphans);
   }
 
-  /** Its only session has never come there, because it was refused or its instance has ended: nobody will close it. */
+  /** Ends a runner whose only session never reached it, because it was refused or its instance has ended: nobody will close that session. */
   async function endAbsent(known: ReadonlySet<string>): Promise<void> {
     const { session = '' } = known.size > 0 ? {} : ((await store.find(runner.id)) ?? {});
     const isAbsent = session !== '' && (await askIfServing(`/api/bridge/sessions/${session}`)).status === 404;
@@ -230,7 +230,7 @@ export function createLook(options: LookOptions): () => Promise<void> {
     isNoted = true;
     if (report !== last) changed();
     last = report;
-    // Removed, or connected elsewhere by now.
+    // The runner was removed, or has another connection by now.
     if (!isKnown) return tunnel.end();
     const known = await store.turnsOn(runner.id);
     await endOrphans(
@@ -250,12 +250,12 @@ export interface RunnerConnectionOptions {
   readonly port: number;
   readonly clock: Pick<Clock, 'after' | 'monotonic'>;
   readonly randomness: Pick<Randomness, 'below'>;
-  /** Called when it is connected, and when it is not any more, with the reason. */
+  /** Called when the runner has connected, and with the reason when it has disconnected. */
   onChange(state: { readonly isConnected: boolean; readonly reason: string }): void;
 }
 
 export interface RunnerConnection {
-  /** Resolves when it was stopped; rejects when the key is refused, because another attempt would not change that. */
+  /** Resolves when the runner is stopped; rejects when the key is refused, because a retry would not help. */
   readonly ended: Promise<void>;
   stop(): void;
 }
