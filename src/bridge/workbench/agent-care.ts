@@ -12,7 +12,7 @@ import type { AgentLogin, AgentTest, InstalledAgent } from '../contract/surface.
 import type { SessionCalls } from '../sessions/session-calls.ts';
 import type { NotificationSink } from '../sessions/update-hub.ts';
 
-/** What people do to agents themselves: `POST /api/bridge/agents/:providerId/test`, `install` and `login`. */
+/** Tests, installs and logs in to agents: `POST /api/bridge/agents/:providerId/test`, `install` and `login`. */
 export interface AgentCare {
   /** Runs one turn in a session of the caller, which is closed again. */
   test(principal: Principal, providerId: string): Promise<AgentTest>;
@@ -48,7 +48,7 @@ export function createAgentCare(options: AgentCareOptions): AgentCare {
     throw new AppError('AGENT_UNKNOWN', { agent: providerId.slice(0, 100), known: [...providers.keys()].join(', ') });
   }
 
-  /** Does what must stop with this program, and with the login of the caller. Throws UNAUTHORIZED when that has ended. */
+  /** Runs work that stops with this program or with the login of the caller. Throws UNAUTHORIZED when the login has ended. */
   async function during<T>({ credential }: Principal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const revoked = new AbortController();
     const forget = credential?.onEnd(() => revoked.abort());
@@ -151,7 +151,7 @@ function readResult(answer: SessionResult | RawJson): SessionResult {
   return 'text' in answer && typeof answer.text === 'string' ? JSON.parse(answer.text) : (answer as SessionResult);
 }
 
-/** A client that wants to know of the first update that has a text in it. */
+/** A client that calls `found` for each update that contains a text. */
 function watchFor(sought: string, found: () => void): NotificationSink {
   return {
     update({ text }) {

@@ -13,7 +13,7 @@ import type { History } from './history.ts';
 
 type SessionRef = Pick<SessionRow, 'key' | 'session_id' | 'owner'>;
 
-/** What the turns of a session have changed in its folder, and taking it back. `turnId`: only since that turn began. */
+/** Lists and undoes what the turns of a session have changed in its folder. `turnId`: only changes since that turn began. */
 export interface FileChanges {
   list(session: SessionRef, turnId: string | undefined): Promise<ChangesPage>;
   diff(session: SessionRef, turnId: string | undefined, path: string): Promise<DiffView>;
@@ -32,7 +32,7 @@ interface FileChangesOptions {
 }
 
 const MAX_DIFF_LENGTH = 1024 * 1024;
-/** Updates about tool calls that are looked at where no folder was saved. */
+/** The maximum number of tool call updates that are read if no folder was saved. */
 const MAX_CALLS = 40_000;
 const REQUEST_MS = 20_000;
 const UNDO_MS = 10 * 60_000;
@@ -46,7 +46,7 @@ export function createFileChanges(options: FileChangesOptions): FileChanges {
     return seq;
   }
 
-  /** What agents have reported, by path: the last report of each tool call counts. */
+  /** Returns the changes that agents have reported, by path: the last report of each tool call counts. */
   async function reported(session: SessionRef, turnId: string | undefined): Promise<ReadonlyMap<string, FileChange[]>> {
     const calls = new Map<string, readonly FileChange[]>();
     const afterSeq = turnId === undefined ? 0 : (await firstSeq(session, turnId)) - 1;

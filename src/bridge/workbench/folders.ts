@@ -23,11 +23,11 @@ export interface FolderList {
 }
 
 const MAX_ENTRIES = 500;
-/** A folder with more entries than this is not read to its end. */
+/** The maximum number of entries that are read of one folder. */
 const MAX_LOOKED_AT = 20_000;
 const MAX_FILE_BYTES = 1024 * 1024;
 const MAX_HEAD_BYTES = 1024;
-/** Git looks at this many repositories of a folder, and stops after this long. */
+/** Git checks at most so many repositories of a folder, for at most so long. */
 const MAX_REPOSITORIES = 40;
 const MAX_LOOK_MS = 1000;
 const REPOSITORIES_AT_A_TIME = 4;
@@ -38,7 +38,7 @@ export function createFolderList(
   isDirty: DirtyCheck,
   clock: Pick<Clock, 'after'>,
 ): FolderList {
-  /** Says of the first repositories whether they are dirty, as far as that is found out in time. */
+  /** Notes for the first repositories whether they are dirty, as far as git says so in time. */
   async function noteDirty(entries: FolderPage['entries']): Promise<void> {
     const waiting = entries.filter(({ git }) => git !== undefined).slice(0, MAX_REPOSITORIES);
     const { signal, release } = deadline(clock, MAX_LOOK_MS);
@@ -86,7 +86,7 @@ export function createFolderList(
         const { names, isCut } = await folderNames(folder);
         const entries: FolderPage['entries'] = [];
         for (const name of names) {
-          // It may be gone by now.
+          // The folder may have been removed since it was listed.
           if (await isPrivate(name).catch(() => true)) continue;
           const branch = await branchOf(folder.entry(name));
           const isGit =

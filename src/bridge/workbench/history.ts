@@ -18,7 +18,7 @@ import type { HistoryStore, StoredTurn } from '../storage/workbench-stores.ts';
 import { plainUpdate } from './plain-update.ts';
 import { decodeCursor, encodeCursor } from './session-list.ts';
 
-/** What has happened in sessions: their turns, their updates, and the decisions that were taken. */
+/** The history of sessions: their turns, their updates, and decisions about permissions. */
 export interface History {
   turns(sessionKey: string, before: string | undefined, limit?: number): Promise<TurnPage>;
   updates(sessionKey: string, query: UpdateQuery): Promise<UpdatePage>;
@@ -47,7 +47,7 @@ type ExportPiece = ExportPage;
 interface HistoryOptions {
   readonly store: HistoryStore;
   readonly updates: Pick<UpdateStore, 'readAfter' | 'readNaming'>;
-  /** Stores what waits: what clients have seen can then be read. */
+  /** Stores waiting updates, so that everything that clients have seen can be read. */
   flush(): Promise<void>;
 }
 
@@ -58,9 +58,9 @@ const MAX_TEXT_LENGTH = 16_384;
 const READ_LENGTH = 65_536;
 /** A page of updates ends after so many characters, whatever the limit says. */
 const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
-/** Chunks that are looked at for one page, however few of their updates are of the wanted kinds. */
+/** The maximum number of chunks read for one page, even if few of their updates are of the wanted kinds. */
 const MAX_CHUNKS = 64;
-/** Most pages are in the last chunks, so few are read first. */
+/** Most pages need the last chunks only, so few are read first. */
 const CHUNKS_READ_FIRST = 2;
 const MAX_AUDIT_SCANNED = 2000;
 /** An export has every text as a whole, so one turn is read at a time. */
@@ -69,7 +69,7 @@ const WHOLE_LENGTH = 2 ** 30;
 const EXPORT_PAGE_LENGTH = 1024 * 1024;
 const TURN = 'turn-';
 const UPDATE = 'update-';
-/** The kind of updates about tool calls. It stands in their stored text, and in little else. */
+/** The kind of updates about tool calls. Few other updates contain this word in their stored text. */
 const TOOL_CALL = 'tool_call';
 const MAX_TOOL_LINES = 1000;
 const MAX_TOOL_LINE = 500;
@@ -275,7 +275,7 @@ export function createHistory({ store, updates, flush }: HistoryOptions): Histor
         };
       }
       const firstSeq = isForward ? from + 1 : edge;
-      // Updates may have been stored after the bounds were read: what the page holds must not be read again after it.
+      // Updates may have been stored after the bounds were read: the next page must not contain updates of this one.
       const newest = Math.max(bounds.last, found[0]?.seq ?? 0);
       const lastSeq = isForward ? edge : Math.min(from - 1, newest);
       return {

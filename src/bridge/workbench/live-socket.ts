@@ -33,7 +33,7 @@ export interface LiveSocketOptions {
   onUnexpectedError(error: unknown, requestId: string): void;
 }
 
-/** One connection and what it wants. */
+/** One connection, with what it watches and follows. */
 interface LiveClient {
   readonly caller: BridgeCaller;
   readonly channel: MessageChannel;
@@ -75,7 +75,7 @@ export function createLiveSocket(options: LiveSocketOptions): LiveSocket {
     const send = (update: string) => peer?.notify('update', rawJson(`${head},"update":${update}}`));
     return channelSink(channel, () => client.isGone, {
       takesQuestions: true,
-      // What other nodes send comes in the form of the first surface.
+      // Updates of other nodes have the form of the first surface.
       update: ({ text }) => send(JSON.stringify(plainUpdate(text, clock.now()))),
       stored: (text, at) => send(plainText(text, at ?? clock.now())),
     });
@@ -94,7 +94,7 @@ export function createLiveSocket(options: LiveSocketOptions): LiveSocket {
     const lastSeq = await sessions.show(caller.principal, sessionId, owner).then(
       ({ session }) => session.lastSeq,
       (error: unknown) => {
-        // It may live on another node, or start later.
+        // The session may be on another node, or start later.
         if (errorCode(error) === 'SESSION_NOT_FOUND') return 0;
         throw error;
       },
@@ -208,7 +208,7 @@ function nameOf({ sessionId, owner = '' }: { readonly sessionId: string; readonl
   return `${owner}\n${sessionId}`;
 }
 
-/** Makes the plain form of an update once for all connections that get it at the same time. */
+/** Keeps the plain form of the last update, which many connections get one after the other. */
 function createPlainTexts(): (stored: string, at: number) => string {
   let lastStored = '';
   let lastPlain = '';

@@ -59,7 +59,7 @@ export function toRow(
   };
 }
 
-/** What the agent gets for a request that has ended. */
+/** Returns the reply to the agent for a request that has ended. */
 export function replyOf(row: PermissionRow): PermissionReply {
   if (!isAnswered(row)) return { optionId: undefined };
   const said = JSON.parse(row.reason) as string;
@@ -72,13 +72,13 @@ export function replyOf(row: PermissionRow): PermissionReply {
 
 const ANSWERED: ReadonlySet<string> = new Set<PermissionRow['state']>(['allowed', 'denied', 'answered', 'declined']);
 
-/** Whether somebody has answered the request. */
+/** Whether a person has answered the request. */
 export const isAnswered = ({ state }: PermissionRow) => ANSWERED.has(state);
 
 const titleOf = ({ title }: PermissionRow) => JSON.parse(title) as string;
 const formOf = ({ form }: PermissionRow) => (form === '' ? null : (JSON.parse(form) as QuestionForm));
 
-/** How an answer ends its request, and the rules that remember it. Throws when the request does not take such an answer. */
+/** Returns how an answer ends its request, and the rules that remember it. Throws if the request does not accept that answer. */
 export function endOf(
   row: PermissionRow,
   answer: PermissionAnswer,

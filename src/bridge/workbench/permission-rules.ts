@@ -13,10 +13,10 @@ export interface PermissionRule {
   readonly decision: 'allow' | 'deny';
 }
 
-/** What a question is about, as far as rules look at it. */
+/** The parts of a question that rules check. */
 export interface PermissionSubject {
   readonly kind: string;
-  /** The words of a command without anything that a shell would interpret. Undefined for all others. */
+  /** The words of a command in which a shell would interpret nothing. Undefined for all other commands. */
   readonly command: readonly string[] | undefined;
   /** Every word of a command, whatever stands between the words. */
   readonly words: readonly string[];
@@ -55,7 +55,7 @@ function allows({ kind, command, path, isExact = false }: PermissionRule, subjec
   return paths.length > 0 && paths.every((one) => matchesPath(path, one, folder, isExact));
 }
 
-/** A deny is broad: the words may stand anywhere in the command, also behind another program or inside of a script. */
+/** A deny is broad: the words may be anywhere in the command, also after another program or inside a script. */
 function denies({ kind, command, path, isExact = false }: PermissionRule, subject: PermissionSubject): boolean {
   if (kind !== undefined && kind !== subject.kind) return false;
   if (command !== undefined && !holds(subject.words, command)) return false;
@@ -91,7 +91,7 @@ const ASSIGNMENT = /^\w+=/;
 const BETWEEN_WORDS = /[\s;&|<>()`$'"{}\\]+/;
 const MAX_COMMAND_LENGTH = 32 * 1024;
 
-/** Reads what a question is about. Agents put commands and paths into their input in different ways. */
+/** Reads commands and paths from the input of a question. Agents use different members for them. */
 export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder: string): PermissionSubject {
   const fields: Fields = typeof input === 'object' && input !== null && !Array.isArray(input) ? (input as Fields) : {};
   const paths = PATH_MEMBERS.flatMap((name) => textsOf(fields[name])).concat(textsOf(fields.paths));
@@ -136,7 +136,7 @@ function textsOf(value: unknown): readonly string[] {
 
 const WANTED = { allow: ['allow_once', 'allow_always'], deny: ['reject_once', 'reject_always'] } as const;
 
-/** The option of a question that means a decision: once before always, because the next question is another one. */
+/** Returns the option of a question for a decision: `once` before `always`, because the next question may be a different one. */
 export function optionFor(
   decision: 'allow' | 'deny',
   options: readonly PermissionOption[],
@@ -144,7 +144,7 @@ export function optionFor(
   return WANTED[decision].flatMap((kind) => options.find((option) => option.kind === kind) ?? [])[0];
 }
 
-/** The rule that remembers an answer: exactly this command, or exactly these paths. Undefined when there is neither. */
+/** Returns the rules that remember an answer: for exactly this command, or exactly these paths. Empty if there is neither. */
 export function rulesFrom(subject: PermissionSubject, decision: 'allow' | 'deny'): readonly PermissionRule[] {
   const { kind, command, words, paths } = subject;
   const exact = { kind, isExact: true, decision };

@@ -73,10 +73,10 @@ interface Waiting {
 const MAX_OPEN_OF_TURN = 64;
 const MAX_LISTED = 200;
 const NOT_ANSWERED: PermissionReply = { optionId: undefined };
-/** Answers that another instance has stored are looked for, and requests of dead instances are cancelled. */
+/** The pause between two searches for answers that another instance has stored, and for requests of dead instances. */
 const LOOK_PAUSE_MS = 1000;
 const SWEEP_PAUSE_MS = 10 * 60_000;
-/** An end that could not be stored is stored again after this. */
+/** The pause before an end that could not be stored is stored again. */
 const RETRY_MS = 1000;
 
 export async function createPermissions(options: PermissionsOptions): Promise<Permissions> {
@@ -93,7 +93,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
   const failed = (error: unknown) => logger.error({ err: error }, 'a permission request could not be stored');
   await store.cancelOrphans(instance, clock.now());
 
-  /** Work that nobody waits for, until the bridge stops. */
+  /** Keeps work that no caller waits for; the stop of the bridge waits for it. */
   function keep(work: Promise<void>): void {
     const kept = work.catch(failed).finally(() => underWay.delete(kept));
     underWay.add(kept);
@@ -104,7 +104,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     const row = toRow(turn, question, makeId('perm_'), instance, clock.now(), timeoutMs);
     const { promise, resolve } = Promise.withResolvers<PermissionReply>();
     const inserted = database.write([store.insert(row)]);
-    // Also when it is not known whether the request was stored: an open one must have somebody who waits.
+    // Also when it is not known whether the request was stored, because no request may stay open without a turn that waits for it.
     const endLater = (state: 'expired' | 'cancelled') =>
       keep(inserted.then(noop, noop).then(() => endUnanswered(row.id, state)));
     const stopTimer = clock.after(timeoutMs, () => endLater('expired'));
@@ -118,7 +118,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       settle(NOT_ANSWERED);
       endLater('cancelled');
     }
-    // Before it is stored: from then on it can be answered.
+    // Before the request is stored, because from then on it can be answered.
     waiting.set(row.id, { settle, cancel });
     signal.addEventListener('abort', cancel, { once: true });
     if (signal.aborted) cancel();
@@ -136,7 +136,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     return { ...(await promise), permissionId: row.id };
   }
 
-  /** Where an answer was faster, it counts. While the store is away it is tried again, until the bridge stops. */
+  /** Ends a request unless an answer was faster. While the store is unavailable, it retries until the bridge stops. */
   async function endUnanswered(id: string, state: 'expired' | 'cancelled'): Promise<void> {
     for (;;) {
       try {
@@ -150,7 +150,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     }
   }
 
-  /** Reads how requests have ended, and lets the turns here go on. */
+  /** Reads how requests have ended, and continues the turns that wait for them here. */
   async function learn(ids: readonly string[]): Promise<void> {
     for (const row of await store.findAll(ids)) {
       if (row.state === 'open') continue;
@@ -159,7 +159,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     }
   }
 
-  /** Lets the turn go on that waits for a request. Values are not kept once it has them: they may be secrets. */
+  /** Continues the turn that waits for a request. Its values are then removed from the store, because they may be secrets. */
   function continueTurn(row: PermissionRow): void {
     const asking = waiting.get(row.id);
     asking?.settle(replyOf(row));
@@ -173,7 +173,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
     const setting = settingOf(turn);
     const decision = decide(subjectOf(question, folder), [...rules, ...stored.map(toRule)], setting);
-    // An allow has no values for a form: without a person a question is declined.
+    // Without a person, nobody gives values for a form, so the question is declined.
     const isAsked = question.form === undefined ? decision === 'ask' : decision !== 'deny' && setting === 'ask';
     if (!isAsked) return { optionId: optionFor(decision === 'allow' ? 'allow' : 'deny', question.options)?.optionId };
     return editor === undefined ? askPeople(turn, question, signal, asked) : editor(question, signal);
@@ -228,7 +228,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
         asks: settingOf(turn) === 'ask',
         end() {
           isOver = true;
-          // Each abort makes an error with its stack, and most turns end with nothing open.
+          // An abort creates an error with a stack, and most turns end without open requests.
           if (open > 0) ended.abort();
         },
         async ask(question, signal, asked) {
@@ -238,7 +238,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
           try {
             return await answerQuestion(turn, question, over, asked);
           } catch (error) {
-            // What cannot be asked is not allowed.
+            // A question that cannot be asked is denied.
             failed(error);
             return NOT_ANSWERED;
           } finally {
@@ -320,7 +320,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
   };
 }
 
-/** Without title and input: what an agent is about to do may be private. */
+/** Makes the event without title and input, because they may be private. */
 function needsInput({ id: permissionId, session_id: sessionId, owner, expires_at: at }: PermissionRow): BridgeEvent {
   const expiresAt = new Date(at).toISOString();
   return { event: 'session.needs_input', data: { permissionId, sessionId, owner, expiresAt } };

@@ -1,7 +1,7 @@
 import type { PlainUpdate } from '../contract/workbench.ts';
 import { splitTextLast, withoutMark } from '../sessions/update-text.ts';
 
-/** What an update that is stored may have; older releases stored deltas in the form in which they are sent. */
+/** The members of a stored update; older releases stored deltas in the form in which they are sent. */
 interface StoredUpdate {
   readonly sessionId?: string;
   readonly threadId?: string;
@@ -65,7 +65,7 @@ function plainEvent({ type: _kind, ...event }: NonNullable<StoredUpdate['structu
   };
 }
 
-/** Where a turn is. `pending` and `error` follow from the kind; the error of a step that has failed stays. */
+/** Makes the update about the state of a turn. `pending` and `error` follow from the kind; the error of a failed step is kept. */
 function plainStage(update: StoredUpdate, at: number): PlainUpdate {
   const {
     type: _type,

@@ -4,7 +4,7 @@ import type { Change, LiveJob } from '../contract/jobs.ts';
 import type { ProviderEntry } from '../contract/surface.ts';
 import type { Permission, Summary } from '../contract/workbench.ts';
 
-/** A connection that wants to know about changes. */
+/** A connection that watches changes. */
 export interface Watcher {
   readonly principal: Principal;
   readonly topics: ReadonlySet<Change['topic']>;
@@ -14,7 +14,7 @@ export interface Watcher {
   send(change: Change): void;
 }
 
-/** Tells watchers what has changed: each session, request, job and agent at most ten times a second, however much happens in it. */
+/** Sends changes to watchers: each session, request, job and agent at most ten times a second. */
 export interface SessionChanges {
   /** The summary of a session has changed, and what has changed is stored. */
   changed(key: string): void;
@@ -38,14 +38,14 @@ interface SessionChangesOptions {
 }
 
 interface Watching {
-  /** What the watcher has not been told, because its connection is behind. */
+  /** Changes that were not sent yet, because the connection is behind. */
   readonly missed: Map<string, Change>;
   hasMissedMore: boolean;
 }
 
-/** From one change of an item to the next that is sent. */
+/** The pause between two changes of one item. */
 const PAUSE_MS = 100;
-/** Changes are gathered so long before they are read and sent. */
+/** How long changes are collected before they are read and sent. */
 const GATHER_MS = 25;
 /** A watcher that has missed more than this has to read the list again. */
 const MAX_MISSED = 1000;
@@ -59,7 +59,7 @@ export function createSessionChanges({ clock, read, readJob, onError }: SessionC
   let stopTimer: (() => void) | undefined;
   let isTelling = false;
 
-  /** Waits a little, so that all that changes until then is read together. */
+  /** Waits for GATHER_MS, so that several changes are read together. */
   function schedule(): void {
     if (stopTimer !== undefined || isTelling) return;
     stopTimer = clock.after(GATHER_MS, tick);
@@ -95,7 +95,7 @@ export function createSessionChanges({ clock, read, readJob, onError }: SessionC
     }
   }
 
-  /** Items that were sent a moment ago. Their next change waits, and all others are sent without delay. */
+  /** Returns the items that were sent within PAUSE_MS: their next change waits, and others are sent without delay. */
   function heldBack(): ReadonlySet<string> {
     const now = clock.monotonic();
     for (const [key, at] of told) if (now - at >= PAUSE_MS) told.delete(key);
@@ -169,7 +169,7 @@ function hasMissed({ missed, hasMissedMore }: Watching): boolean {
   return missed.size > 0 || hasMissedMore;
 }
 
-/** The newest change of a session replaces an older one that was not told. */
+/** Stores a change to be sent. It replaces an older one of the same item. */
 function note(watching: Watching, key: string, change: Change): void {
   watching.missed.set(key, change);
   if (watching.missed.size <= MAX_MISSED) return;
@@ -177,7 +177,7 @@ function note(watching: Watching, key: string, change: Change): void {
   watching.hasMissedMore = true;
 }
 
-/** Sends what is not held back, as long as the connection takes it. Returns the items that were sent. */
+/** Sends the changes that are not held back, until the connection is behind. Returns the items that were sent. */
 function flush(watcher: Watcher, watching: Watching, held: ReadonlySet<string>): readonly string[] {
   const sent: string[] = [];
   if (watching.hasMissedMore && !watcher.isBehind()) {

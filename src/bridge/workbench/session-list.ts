@@ -41,7 +41,7 @@ interface SessionListOptions {
 }
 
 const DEFAULT_LIMIT = 50;
-/** So many summaries are looked at for one page, however few of them fit the filters. */
+/** The maximum number of summaries read for one page, even if few of them match the filters. */
 const MAX_SCANNED = 2000;
 const MAX_COUNTED = 1000;
 const QUEUED_PROMPT_LENGTH = 200;
@@ -122,7 +122,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
     return summary;
   }
 
-  /** Rows that fit, from the newest on. Stops after so many looked at, and says where. */
+  /** Reads matching rows, newest first. Stops after MAX_SCANNED rows, and returns where it stopped. */
   async function page(owners: Owners, query: SessionQuery, states: LiveStates) {
     const { state, providerId, folder, threadId, search, limit = DEFAULT_LIMIT } = query;
     const after = readCursor(query.cursor);
@@ -133,7 +133,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
       (folder === undefined || row.folder === folder) &&
       (words === undefined || row.search_text.includes(words));
     if (state === 'needs_you' || state === 'running' || state === 'waiting') {
-      // Few are under way: they are found by their turns, however many others there are.
+      // Few sessions have open turns: they are found by those turns, however many other sessions there are.
       const live = await store.find([...states.keys()]);
       const sorted = live
         .filter((row) => fits(row) && (threadId === undefined || row.thread_id === threadId))
@@ -144,7 +144,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
     const isArchived = state === 'archived';
     const fitting: SummaryRow[] = [];
     let last = after;
-    // Begins with as many as a page has: where most of them fit, the rest is never read.
+    // Begins with the size of a page: if most rows match, the rest is never read.
     for (let seen = 0, size = limit + 1; seen < MAX_SCANNED && fitting.length <= limit; seen += size, size *= 2) {
       const from = { isArchived, after: last, threadId, limit: Math.min(size, MAX_SCANNED - seen) };
       const scan = (owner: string | undefined) => store.scan({ ...from, owner });
@@ -281,7 +281,7 @@ export function decodeCursor(cursor: string): readonly [number, string] {
         return [at, id];
     }
   } catch {
-    // Falls through: it is not one of ours.
+    // Falls through: the cursor was not made by `encodeCursor`.
   }
   throw new AppError('INVALID_REQUEST', { reason: 'cursor is not one that a list gave; leave it out to begin again' });
 }
