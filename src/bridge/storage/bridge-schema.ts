@@ -44,7 +44,7 @@ export interface InstanceRow {
   readonly report: string;
 }
 
-/** A machine with agents that connects to the instances by itself. */
+/** A machine with agents that connects to the instances. */
 export interface RunnerRow {
   readonly id: string;
   readonly name: string;
@@ -86,7 +86,7 @@ export interface SessionRow extends Omit<Owned, 'id'> {
   readonly mcp_servers: string;
   /** No update has a higher number than this. */
   readonly reserved_seq: number;
-  /** Goes up whenever a bridge takes the session, and when a turn of a dead bridge is ended. */
+  /** Incremented when a bridge takes the session, and when a turn of a dead bridge is ended. */
   readonly epoch: number;
   /** The data directory of the bridge that had it last: its agent and its files are there. */
   readonly home: string;
@@ -176,7 +176,7 @@ export interface JobRow extends Owned {
   readonly completed_at: number | null;
   /** The bridge that runs it; null while none does. */
   readonly instance: string | null;
-  /** Counts the times it was taken to be run: a writer of the end of an earlier time is late. */
+  /** Counts the runs of the job: a write about an earlier run is refused. */
   readonly attempt: number;
   /** 1 when a bridge that does not run it wants it stopped. */
   readonly stop_requested: number;
@@ -232,7 +232,7 @@ export interface JobCountRow extends Omit<Owned, 'id'> {
   readonly run_ms: number;
 }
 
-/** Something to be told about an ended job. */
+/** A delivery about an ended job: a webhook or a card. */
 export interface JobDeliveryRow {
   readonly id: string;
   readonly job_id: string;
@@ -247,7 +247,7 @@ export interface DeliveryAttemptRow extends Pick<JobDeliveryRow, 'job_id' | 'kin
   readonly delivery_id: string;
   readonly attempt: number;
   readonly started_at: number;
-  /** Null while it is under way, and forever when its bridge ended first. */
+  /** Null while the attempt runs, and if its bridge ended during the attempt. */
   readonly ended_at: number | null;
   readonly result: 'unknown' | 'sent' | 'failed';
   /** The status of the response, or the error. */
@@ -285,7 +285,7 @@ export interface ScheduleRow extends Owned {
   readonly member: string;
 }
 
-/** Where a session, or a job, lives that was handed to another bridge. */
+/** The node that has a forwarded session or job. */
 export interface SessionRouteRow {
   readonly owner: string;
   /** session, job or job-key; `jobs` is a node that has any of the owner's jobs, and `name` its id. */

@@ -5,7 +5,7 @@ import type { BridgeSchema, InstanceRow, NewRow, RunnerRow, RunnerTurnRow, Sessi
 
 type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
 
-/** Places of what other bridges run. Routes that were last used before `usedAfter` are ignored, and deleted later. */
+/** The nodes of forwarded sessions and jobs. Routes that were last used before `usedAfter` are ignored, and deleted later. */
 export interface SessionRouteStore {
   find(key: RouteKey, usedAfter: number): Promise<SessionRouteRow | undefined>;
   /** The one used last, of these owners or of any. */
@@ -22,14 +22,14 @@ export interface SessionRouteStore {
     owners: readonly string[] | undefined,
     usedAfter: number,
   ): Promise<readonly SessionRouteRow[]>;
-  /** Adds routes; one that is there already stays as it is. Resolves when they are stored. */
+  /** Adds routes; existing routes stay as they are. Resolves when they are stored. */
   claim(rows: readonly SessionRouteRow[], usedAfter: number): Promise<void>;
-  /** Points routes to another node, those that still point to the one given. */
+  /** Changes the node of those routes that still have the node `from`. */
   move(keys: readonly RouteKey[], from: string, to: string): Promise<void>;
   /** Adds routes, or replaces them. */
   put(rows: readonly SessionRouteRow[]): Promise<void>;
   touch(key: RouteKey, now: number): Promise<void>;
-  /** A few at a time; answers how many. */
+  /** Deletes a few routes; returns how many. */
   deleteOld(usedBefore: number, limit: number): Promise<number>;
 }
 
@@ -130,22 +130,22 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
   };
 }
 
-/** `read_at`: by the clock that `heartbeat_at` is of. */
+/** `read_at` is the time of reading, by the same clock as `heartbeat_at`. */
 export type ListedInstance = InstanceRow & { readonly read_at: number; readonly sessions: number };
 
 export interface StoredBeat {
   readonly at: number;
   /** The ids of the other bridges on the list. */
   readonly others: string;
-  /** Whether one of them has ended; false where no other shares the database. */
+  /** Whether one of them is dead; false where no other shares the database. */
   readonly hasDead: boolean;
 }
 
-/** Running bridges. Where several share a database, its clock alone says which of them live: their own clocks may differ. */
+/** The running bridges. On a shared database, only its clock decides which of them are alive, because their own clocks may differ. */
 export interface InstanceStore {
   /**
-   * Adds it, also when another instance has deleted it as ended. Answers with the time of the heartbeat: that of the
-   * database, where several bridges share it.
+   * Stores a heartbeat, also when another instance has deleted this one as dead. Returns the time of the heartbeat, by the clock
+   * of the database where several bridges share it.
    */
   beat(
     instance: Omit<NewRow<InstanceRow>, 'report'> & { readonly report?: string },
@@ -154,12 +154,12 @@ export interface InstanceStore {
   remove(id: string): Promise<void>;
   /** The oldest first, each with the time of reading and the number of sessions that it runs a turn of. */
   list(): Promise<readonly ListedInstance[]>;
-  /** One that can be reached: that with the id, also when its heartbeat is late; without an id a living one with the home. */
+  /** Finds an instance with an address: the one with the id, even if its heartbeat is late; without an id, a living one with the home. */
   findReachable(
     wanted: { readonly id: string; readonly home: string },
     deadAfterMs: number,
   ): Promise<InstanceRow | undefined>;
-  /** Deletes the other instances that have ended; undefined: all others. Nothing when it is later than `judgedBy`. */
+  /** Deletes the other instances that are dead; `deadAfterMs` undefined: all others. Deletes nothing later than `judgedBy`. */
   removeOthers(own: string, deadAfterMs: number | undefined, judgedBy?: number): Promise<void>;
 }
 
@@ -218,22 +218,22 @@ export function createInstanceStore(database: Database<BridgeSchema>): InstanceS
   };
 }
 
-/** The condition on a row of `instances`. Undefined: no other instance can share the store, so none lives. */
+/** The condition that a row of `instances` is alive. Undefined: no other instance can share the store, so none is. */
 export function isAlive(deadAfterMs: number | undefined) {
   if (deadAfterMs === undefined) return sql<boolean>`1 = 0`;
   return sql<boolean>`heartbeat_at >= ${DATABASE_TIME} - ${sql.lit(deadAfterMs)}`;
 }
 
-/** Whether the clock of the database has not passed a time; always where there is none. */
+/** The condition that the clock of the database has not passed a time; always true without a time. */
 export function isBefore(time = Number.POSITIVE_INFINITY) {
   if (time === Number.POSITIVE_INFINITY) return sql<boolean>`1 = 1`;
   return sql<boolean>`${DATABASE_TIME} <= ${Math.floor(time)}`;
 }
 
-/** `connected`: the bridge that it is connected to lives. `turns`: those that living bridges run on it. */
+/** `connected`: its bridge is alive. `turns`: the number of turns that living bridges run on it. */
 export type ListedRunner = RunnerRow & { readonly connected: boolean; readonly turns: number };
 
-/** `full`: as many turns run there as it takes. `gone`: the runner was removed, or is there for another session by now. */
+/** `full`: the runner has no free slot. `gone`: the runner was removed, or serves another session. */
 export type TakenPlace = { readonly process: string } | 'full' | 'gone';
 
 /** Machines with agents, and what runs on them. */
@@ -247,8 +247,8 @@ export interface RunnerStore {
   /** The oldest first. */
   list(): Promise<readonly ListedRunner[]>;
   /**
-   * The runner is connected here from now on. False: it was removed. With `process` it is there for one session, which it
-   * keeps as long as it is the same process.
+   * Stores that the runner is connected to this bridge. False: it was removed. With `process`, the runner serves one session, which
+   * it keeps while it is the same process.
    */
   connect(
     id: string,
@@ -258,8 +258,8 @@ export interface RunnerStore {
   report(id: string, connection: string, report: string): Promise<boolean>;
   disconnect(id: string, connection: string): Promise<void>;
   /**
-   * Notes a turn before it is sent to its runner. Where that is there for one session, a turn of a new conversation makes it
-   * its session. Answers with the process that has it; empty where that does not matter.
+   * Stores a turn before it is sent to its runner. On a runner for one session, the turn of a new conversation makes that
+   * conversation its session. Returns the process of such a runner; empty for other runners.
    */
   take(turn: RunnerTurnRow, isNew: boolean): Promise<TakenPlace>;
   release(turnId: string): Promise<void>;
@@ -308,7 +308,7 @@ export function createRunnerStore(
     },
     connect(id, { slots: offered, process, ...connection }) {
       const session = sql<string>`case when process = ${process} then session else '' end`;
-      // An instance that does not know runners for one session finds no room there.
+      // No slots: older instances, which do not know runners for one session, then send no turns there.
       const slots = process === '' ? offered : 0;
       const row = { ...connection, slots, process, session };
       return changed(query.updateTable('runners').set(row).where('id', '=', id).compile());

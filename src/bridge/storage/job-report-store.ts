@@ -16,7 +16,7 @@ export interface JobPage {
   readonly limit: number;
 }
 
-/** Filters that no index serves: the jobs of a page are looked at one by one, at most so many. */
+/** Filters without an index: the jobs are checked one by one, at most MAX_SCANNED for a page. */
 export interface JobFilters {
   readonly providerId: string | undefined;
   readonly scheduleId: string | undefined;
@@ -28,7 +28,7 @@ export interface JobFilters {
 
 interface FilteredJobs {
   readonly jobs: readonly JobRow[];
-  /** The last job that was looked at, when there may be more; empty otherwise. */
+  /** The last job that was checked, if there may be more; empty otherwise. */
   readonly seenUntil: string;
 }
 
@@ -45,7 +45,7 @@ export interface JobReportStore {
   oldestPending(owner: string | undefined, now: number): Promise<JobRow | undefined>;
   /** Jobs that ended before that moment, the longest ago first. */
   ended(before: number, limit: number): Promise<readonly EndedJob[]>;
-  /** Takes them away; fails with STORAGE_CONFLICT when another bridge has. */
+  /** Deletes jobs; fails with STORAGE_CONFLICT when another bridge has deleted one of them. */
   remove(jobs: readonly EndedJob[]): Promise<void>;
 }
 
@@ -56,7 +56,7 @@ type EndedJob = Pick<
 
 /** After every id of a job. */
 const NEWEST = 'job-~';
-/** So many jobs are looked at for one page, however few of them fit. */
+/** The maximum number of jobs checked for one page. */
 const MAX_SCANNED = 2000;
 
 export function createJobReportStore(database: Database<BridgeSchema>): JobReportStore {
@@ -201,10 +201,10 @@ interface PageParameters {
 /** A change to the counts of one owner and one agent. */
 type JobCountChange = JobCountRow;
 
-/** The counts change in the transaction that changes the jobs, so that they are always true. */
+/** The counts change in the transaction that changes the jobs, so that they always agree. */
 type ChangeJobCounts = (changes: readonly JobCountChange[]) => readonly Statement[];
 
-/** PostgreSQL runs transactions side by side: those that count into different rows need not wait for each other. */
+/** PostgreSQL runs transactions in parallel: those that change different shards do not wait for each other. */
 const SHARDS = { sqlite: 1, postgres: 8 } as const;
 
 export function createJobCounts(database: Database<BridgeSchema>): ChangeJobCounts {
@@ -229,7 +229,7 @@ export function createJobCounts(database: Database<BridgeSchema>): ChangeJobCoun
 
 type CountedJob = Pick<JobRow, 'id' | 'owner' | 'tenant' | 'provider_id' | 'status' | 'started_at' | 'completed_at'>;
 
-/** That there is one job more (or, with -1, one less) of this kind. */
+/** Returns the change of the counts for one job more or, with -1, one job less. */
 export function countJob(job: CountedJob, by: 1 | -1): JobCountChange {
   const { id, owner, tenant, provider_id, status, started_at: start, completed_at: end } = job;
   const hasRun = start !== null && end !== null;
@@ -247,7 +247,7 @@ export function countJob(job: CountedJob, by: 1 | -1): JobCountChange {
   };
 }
 
-/** One change for each row, in one order everywhere: transactions that lock several rows never wait in a circle. */
+/** Returns one change for each row, always in the same order, so that transactions do not deadlock. */
 function mergeChanges(changes: readonly JobCountChange[], shards: number): JobCountChange[] {
   const merged = new Map<string, JobCountChange>();
   for (const change of changes) {

@@ -2,14 +2,14 @@ import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import type { BridgeSchema, JobRow } from './bridge-schema.ts';
 
-/** Finds the open jobs that somebody has to do something about. */
+/** Finds open jobs that need work. */
 export interface JobSearchStore {
   /** Whose jobs wait for which agent, in the order of both names. */
   waiting(): Promise<readonly WaitingJobs[]>;
   /**
    * The jobs that may run next: of each session in which nothing runs, the one with the highest priority, of these the one
-   * that waits longest; in the same order. Looks at the first MAX_SEARCHED jobs, because one owner may have very many that
-   * all wait for one session. Jobs whose moment has not come are left out.
+   * that waits longest; in the same order. Reads only the first MAX_SEARCHED jobs, because one owner may have very many that
+   * all wait for one session. Jobs whose `notBefore` is in the future are left out.
    */
   nextOfSessions(waiting: WaitingJobs, now: number): Promise<readonly NextJob[]>;
   /** Jobs that have waited past their deadline. */
@@ -19,11 +19,11 @@ export interface JobSearchStore {
     name: { readonly sessionId: string } | { readonly threadId: string },
     owners?: readonly string[],
   ): Promise<JobRow[]>;
-  /** What the store says of the jobs that this bridge runs. */
+  /** The jobs that this bridge runs, as they are stored. */
   runningOn(instance: string): Promise<readonly Pick<JobRow, 'id' | 'attempt' | 'stop_requested'>[]>;
-  /** Whether anything is open or to be told, on any bridge, but for jobs and schedules whose moment comes after `before`. */
+  /** Whether any bridge has open jobs, deliveries or due schedules; those that are due after `before` do not count. */
   hasWork(before: number): Promise<boolean>;
-  /** Running jobs of bridges that are on the list no more. */
+  /** Running jobs of bridges that are no longer on the list. */
   abandoned(own: string, limit: number): Promise<readonly JobRow[]>;
   /** Returns how and when the turn ended in which the job ran last; undefined if it has not ended, or none was begun. */
   endedTurn(job: JobRow): Promise<EndedTurn | undefined>;

@@ -15,7 +15,7 @@ interface JobEnd {
 
 /**
  * Jobs and their moves from state to state. Each move happens only if the job is still as the caller knows it; the answer
- * tells whether it did. So a job ends once, however many try.
+ * tells whether it did. Therefore a job ends once, even if several bridges try to end it.
  */
 export interface JobStore {
   /** Whether other bridges may change the same rows. */
@@ -44,7 +44,7 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
   const find = database.statement((query, given: { id: string }) =>
     query.selectFrom('jobs').selectAll().where('id', '=', given.id),
   );
-  /** All columns of the index: by the owner alone, each submit would look at all the jobs that the owner ever had. */
+  /** Names all columns of the index: by the owner alone, each submit would read all jobs of the owner. */
   const findByKey = database.statement((query, given: { owner: string; key: string }) =>
     query
       .selectFrom('jobs')
@@ -53,7 +53,7 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
       .where('tenant', '=', TENANT)
       .where('idempotency_key', '=', given.key),
   );
-  /** The attempt is the fencing token: together with the state it stands for one run on one bridge. */
+  /** The attempt is the fencing token: with the state, it identifies one run on one bridge. */
   const change = database.statement((query, given: JobMove) =>
     query
       .updateTable('jobs')
@@ -125,7 +125,7 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
     async end(job, { status, providerId, outcome, now }, deliveries) {
       // What has not run cannot be complete.
       if (job.completed_at !== null || (job.status === 'pending' && status === 'completed')) return false;
-      // A clock that was set back must not make a time that is less than nothing.
+      // A clock that was set back must not lead to a negative duration.
       const completed_at = Math.max(now, job.started_at ?? job.created_at);
       const ended = { ...job, status, provider_id: providerId, instance: null, completed_at, outcome };
       return moveJob(job, ended, deliveries.map(addDelivery));
@@ -146,7 +146,7 @@ export function createJobStore(database: Database<BridgeSchema>): JobStore {
 
 type JobMove = JobRow & { readonly fromStatus: JobStatus; readonly fromAttempt: number };
 
-/** What is to be told about ended jobs. A row stays until it was told, or will not be. */
+/** The deliveries of ended jobs. A row stays until it was sent or given up. */
 export interface JobDeliveryStore {
   /** Those that have waited until `now`, then those that would wait past `latest`. */
   due(now: number, latest: number, limit: number): Promise<readonly JobDeliveryRow[]>;

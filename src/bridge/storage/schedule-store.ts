@@ -23,9 +23,9 @@ export interface ScheduleStore {
   list(owner: string | undefined, before: string, limit: number): Promise<readonly ScheduleRow[]>;
   /** Due by now, the earliest first. */
   due(now: number, limit: number): Promise<readonly ScheduleRow[]>;
-  /** Whose next time was computed at a moment that is far ahead: the clock was set back since. */
+  /** Schedules whose next time was computed at a moment in the future: the clock was set back since. */
   aheadOf(moment: number, limit: number): Promise<readonly ScheduleRow[]>;
-  /** The stored next time is the lock: of all bridges that see the same one due, the statement of one changes a row. */
+  /** The stored next time is the lock: of all bridges that find the schedule due, the statement of one changes the row. */
   advance(advance: ScheduleAdvance): Statement;
   /** The same without a job. Fails with STORAGE_CONFLICT when another bridge was faster. */
   skip(advance: ScheduleAdvance): Promise<void>;

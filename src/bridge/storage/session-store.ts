@@ -10,7 +10,7 @@ type SessionClaim = Omit<NewSessionRow, 'session_id' | 'owner' | 'tenant' | 'cre
 
 type NewSessionRow = Omit<SessionRow, 'choices' | 'epoch'>;
 
-/** Who has a session, and the how-manieth time it was taken. */
+/** The instance that has a session, and the epoch of the session. */
 export type SessionHolder = Pick<SessionRow, 'instance' | 'epoch'>;
 
 /** Sessions. A function that is named after a change returns a statement, for batches of several changes. */
@@ -28,7 +28,7 @@ export interface SessionStore {
   holderOf(key: string): Promise<SessionHolder | undefined>;
   /** Nothing is chosen for it yet. */
   insert(row: NewSessionRow): Statement;
-  /** Changes nothing; fails with STORAGE_CONFLICT when the session was taken, or its turns were ended, since that epoch. */
+  /** Fails with STORAGE_CONFLICT when the session was taken, or its turns were ended, since that epoch. Changes nothing. */
   fence(key: string, epoch: number): Statement;
   /**
    * Takes the session for an instance, or keeps it; fails with STORAGE_CONFLICT when another one was faster. Where the
@@ -51,7 +51,7 @@ export interface SessionStore {
   close(key: string, now: number, holder?: string): readonly Statement[];
 }
 
-/** The tables with rows that go with their session. */
+/** The tables with rows that are deleted with their session. */
 const PARTS = ['turns', 'session_updates', 'session_summaries', 'permissions', 'permission_rules'] as const;
 
 export function createSessionStore(database: Database<BridgeSchema>): SessionStore {

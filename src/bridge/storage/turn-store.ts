@@ -13,19 +13,19 @@ export interface EndedTurn {
   readonly now: number;
 }
 
-/** A turn that nobody runs any more, with what its session says. */
+/** A turn that no bridge runs any more, with its session. */
 export interface DeadTurn {
   readonly turn: TurnRow;
   readonly session: SessionRow;
 }
 
-/** Which turns nobody runs any more. */
+/** Selects the turns that no bridge runs any more. */
 export interface DeadTurnSearch {
   /** This instance: its own turns live. */
   readonly own: string;
   /** Instances without a heartbeat for this long have ended; undefined: all others have. */
   readonly deadAfterMs: number | undefined;
-  /** By the clock of the database: nothing is found later. */
+  /** By the clock of the database: a later search finds nothing. */
   readonly judgedBy: number;
   readonly limit: number;
 }
@@ -44,7 +44,7 @@ export interface TurnStore {
   begin(row: TurnRow): Statement;
   /** Changes nothing when the turn has ended already. */
   end(ended: EndedTurn): Statement;
-  /** Takes a turn away that has not ended. */
+  /** Deletes a turn that has not ended. */
   discard(id: string): Statement;
   /** Turns of a session that were asked for with the same method and parameters, oldest first. */
   findSame(sessionKey: string, requestFingerprint: string): Promise<readonly TurnRow[]>;
@@ -182,13 +182,13 @@ export function createTurnStore(database: Database<BridgeSchema>): TurnStore {
           const { ends, updates, now } = end(dead);
           if (ends.length === 0) return ends;
           const given = { query, run, now };
-          // First, as in every batch about sessions: an owner that lives has to see that its session was taken.
+          // Sessions first, as in every batch about sessions: an owner that is alive must notice that its session was taken.
           await releaseSessions(given, ends);
           await endTurns(given, ends);
           for (const update of updates) await run(update);
           return ends;
         },
-        // It is short, and all who follow what a dead instance ran wait for it.
+        // The transaction is short, and all followers of the dead instance's sessions wait for it.
         { isUrgent: true },
       ),
   };

@@ -38,7 +38,7 @@ interface AuditScan {
   readonly limit: number;
 }
 
-/** What has happened in sessions, for people who read it later. */
+/** Reads the history of sessions. */
 export interface HistoryStore {
   /** Turns of a session, newest first; of prompt and outcome only so many characters. */
   turns(sessionKey: string, before: string | undefined, limit: number, length: number): Promise<readonly StoredTurn[]>;
@@ -139,9 +139,9 @@ interface PermissionStore {
   /** Requests of an owner in any state, newest first. */
   latest(owner: string | undefined, sessionKey: string | undefined, limit: number): Promise<readonly PermissionRow[]>;
   findAll(ids: readonly string[]): Promise<readonly PermissionRow[]>;
-  /** Removes the values of an answer: the agent has got them. */
+  /** Removes the values of an answer, because the agent has received them. */
   taken(id: string): Promise<void>;
-  /** Cancels open requests that nobody waits for, and removes values that nobody takes: their bridge has died, or their turn has ended. */
+  /** Cancels open requests and removes values that no turn waits for: their bridge is dead, or their turn has ended. */
   cancelOrphans(own: string, now: number): Promise<void>;
   addRule(row: PermissionRuleRow): Statement;
   /** The rules for a question: of this session, and of the owner in this folder. */
