@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { OwnerQuery } from './workbench.ts';
 
-/** Files and folders: what turns have changed in the working directory of a session, taking it back, and looking around. */
+/** Files and folders: changes of turns in the working directory of a session, undo, and lists of folders. */
 
 const turnId = Type.Optional(
   Type.String({ maxLength: 64, description: 'Since this turn began. Absent: since the session began.' }),

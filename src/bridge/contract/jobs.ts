@@ -3,7 +3,7 @@ import { SessionName, StartParams, TurnParams } from './session.ts';
 import { ProviderEntry } from './surface.ts';
 import { Permission, Summary, seq } from './workbench.ts';
 
-/** Background jobs; and the live socket, which sends them with all else that changes. */
+/** Background jobs, and the live socket, which sends changes of jobs and of everything else. */
 const callback = Type.Optional(
   Type.String({
     maxLength: 2048,
@@ -12,7 +12,7 @@ const callback = Type.Optional(
 );
 const cardPart = (description: string) => Type.Optional(Type.String({ maxLength: 512, description }));
 
-/** In the order in which they go first. */
+/** The first one runs first. */
 export const JobPriority = Type.Enum(['high', 'normal', 'low']);
 
 const time = (description: string) =>
@@ -141,7 +141,7 @@ export const DeliveryAttempt = Type.Object({
   detail: Type.String({ description: 'The status of the response, or the error.' }),
 });
 
-/** What `app.jobs.get` gives. */
+/** The result of `app.jobs.get`. */
 export const JobWithDeliveries = Type.Object({
   ...JobRecord.properties,
   deliveries: Type.Array(DeliveryAttempt, { description: 'Every attempt to deliver the result, in order.' }),
@@ -218,7 +218,7 @@ export type JobSummary = Static<typeof JobSummary>;
 export type NodeAnswer = Static<typeof NodeAnswer>;
 export type JobStatistics = Static<typeof JobStatistics>;
 
-/** The live socket, `/api/bridge/live`: what can be called, and what it sends. */
+/** The live socket, `/api/bridge/live`: its methods and notifications. */
 const topics = Type.Array(Type.Enum(['sessions', 'permissions', 'jobs', 'agents']), { minItems: 1, maxItems: 8 });
 const liveOwner = Type.Optional(Type.String({ minLength: 1, maxLength: 600 }));
 const liveSession = { sessionId: Type.String({ minLength: 1, maxLength: 256 }), owner: liveOwner };

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 
-/** What a caller may ask for about routing, and what was chosen. */
+/** Routing: what a caller may ask for, and the resolution. */
 const words = <const Values extends string[]>(values: [...Values], description: string) =>
   Type.Enum(values, { description });
 
@@ -106,7 +106,7 @@ export type RoutingInput = Static<typeof RoutingInput>;
 export type TurnRouting = Static<typeof TurnRouting>;
 export type RoutingResolution = Static<typeof RoutingResolution>;
 
-/** The control plane of the gateway. What apps say about address, token or device is ignored. */
+/** The control plane of the gateway. Values of apps for address, token and device are ignored. */
 const ignored = Type.Optional(Type.Unknown({ description: 'Ignored: the bridge owns address, token and device.' }));
 
 export const GatewayConnectParams = Type.Object({

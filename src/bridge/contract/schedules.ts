@@ -4,7 +4,7 @@ import { ShownMcpServer } from './session.ts';
 
 /** Schedules: tasks that become jobs at certain times. */
 
-/** What a firing submits: all of a submit except what belongs to a single job. */
+/** The task that a firing submits: the params of a submit without those of a single job. */
 export const ScheduleTask = Type.Object(
   Type.Omit(SubmitJobParams, ['idempotencyKey', 'notBefore', 'retryOf', 'team']).properties,
   {

@@ -28,7 +28,7 @@ export const PlanEntry = Type.Object({
 
 const count = (description: string) => Type.Optional(Type.Number({ description }));
 
-/** What a turn has used so far. Members that the agent does not tell are absent. */
+/** What a turn has used so far. Members that the agent does not report are absent. */
 const usageMembers = {
   inputTokens: count('Of the turn.'),
   outputTokens: count('Of the turn.'),
@@ -46,7 +46,7 @@ const commands = Type.Array(
   }),
 );
 
-/** What an agent tells while it works. New kinds and members may come: clients ignore those that they do not know. */
+/** What an agent reports while it works. There may be new kinds and members: clients ignore unknown ones. */
 const textMembers = { text: Type.String() };
 const toolCallMembers = {
   toolCallId: Type.String(),
@@ -105,7 +105,7 @@ export const StructuredEvent = Type.Union([
   }),
 ]);
 
-/** How one step of a multi-agent run came out. */
+/** The result of one step of a multi-agent run. */
 export const StepRecord = Type.Object({
   index: Type.Integer(),
   providerId: Type.String(),
@@ -201,7 +201,7 @@ export const MAX_ANSWER_LENGTH = 16_384;
 export const MAX_FIELDS = 32;
 export const MAX_FIELD_OPTIONS = 100;
 
-/** What a person may give for one field. */
+/** The value of one field. */
 export const QuestionValue = Type.Union([
   Type.String({ maxLength: MAX_ANSWER_LENGTH }),
   Type.Number(),

@@ -9,7 +9,7 @@ export const MAX_MCP_BYTES = 64 * 1024;
 
 const MAX_NAME = 64;
 const NO_CONTROLS = '^[^\\u0000-\\u001f\\u007f]*$';
-/** No program takes a zero byte in its arguments or its environment. */
+/** No program accepts a NUL byte in its arguments or its environment. */
 const NO_ZERO = '^[^\\u0000]*$';
 
 const serverName = Type.String({
@@ -62,7 +62,7 @@ export const McpServer = Type.Object({
   ),
 });
 
-/** What a session tells about a server: never its arguments, variables, headers or the path of its address. */
+/** What a session shows of a server: never its arguments, variables, headers or the path of its address. */
 export const ShownMcpServer = Type.Object({
   name: Type.String(),
   type: Type.Enum(['stdio', 'http', 'sse', 'trestle']),
@@ -108,7 +108,7 @@ export const GivenAttachment = Type.Object({
   description: Type.Optional(Type.String({ maxLength: 4096, description: 'Not used.' })),
 });
 
-/** What an upload gives: `POST /api/bridge/attachments`. */
+/** The result of an upload: `POST /api/bridge/attachments`. */
 export const UploadedAttachment = Type.Object({
   attachmentId: Type.String({
     description: 'For `attachments` of session.start, session.message and app.jobs.submit.',
@@ -167,7 +167,7 @@ export const TurnParams = Type.Object({
   ...team,
 });
 
-/** What `session.start` takes: what belongs to the session as long as it lasts is said here only. */
+/** The params of `session.start`. Only these contain what applies to all turns of the session. */
 export const StartParams = Type.Object({
   ...TurnParams.properties,
   mcpServers: Type.Optional(
@@ -192,7 +192,7 @@ export const SessionName = Type.Object({
   ...team,
 });
 
-/** Any result has them when the call had members of `params` that the method does not know. */
+/** Members of any result whose call had members of `params` that the method does not know. */
 const Warnings = Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
   description: 'Members of `params` that were ignored, because the method does not know them.',
 });

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 
-/** `GET /api/ping`: which release runs here. What is not known is an empty string. */
+/** `GET /api/ping`: the release that runs here. Unknown members are empty strings. */
 export const Ping = Type.Object({
   status: Type.Literal('ok'),
   version: Type.String(),
@@ -92,7 +92,7 @@ export const AgentList = Type.Object({
   ),
 });
 
-/** `POST /api/bridge/agents/:providerId/test`: how one small turn came out. */
+/** `POST /api/bridge/agents/:providerId/test`: the result of one small turn. */
 export const AgentTest = Type.Object({
   providerId: Type.String(),
   status: Type.Enum(['completed', 'failed', 'cancelled', 'unavailable']),
@@ -180,7 +180,7 @@ const Runner = Type.Object({
 export const RunnerList = Type.Array(Runner, { description: 'Machines that run agents for the instances.' });
 export type RunnerFacts = Static<typeof Runner>;
 
-/** What each method for commands returns. */
+/** The results of the methods for commands. */
 export const runnerControlResults = {
   'runners.create': Type.Object({ id: Type.String(), name: Type.String(), key: Type.String() }),
   'runners.list': Type.Object({ runners: RunnerList }),

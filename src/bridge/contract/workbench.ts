@@ -15,7 +15,7 @@ import {
   UsageEvent,
 } from './session-update.ts';
 
-/** The second surface of the bridge, `/api/bridge/*`: what has run, what runs, and who decided what. */
+/** The second surface of the bridge, `/api/bridge/*`: sessions, turns, and decisions about permissions. */
 
 /** Every refusal of `/api/bridge/*`. */
 export const WorkbenchError = Type.Object({
@@ -267,7 +267,7 @@ const common = {
   providerId: Type.Optional(Type.String()),
 };
 
-/** An update without repeated members. New kinds may come: clients ignore those that they do not know. */
+/** An update without repeated members. There may be new kinds: clients ignore unknown ones. */
 export const PlainUpdate = Type.Union([
   Type.Object({ ...common, kind: Type.Enum(['text', 'thinking', 'status']), text: Type.String() }),
   Type.Object({
