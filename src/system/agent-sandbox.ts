@@ -60,7 +60,7 @@ function findSandbox({ settings, environment, clock, serveOwn }: AgentSandboxOpt
   });
 }
 
-/** What is in force, and why it is not more. */
+/** Describes the sandbox in force, and why it is not a stronger one. */
 export async function sandboxFinding(options: Omit<AgentSandboxOptions, 'serveOwn'>): Promise<Finding> {
   const { sandbox: mode } = options.settings.bridge;
   const name = 'sandbox';
@@ -76,13 +76,13 @@ export async function sandboxFinding(options: Omit<AgentSandboxOptions, 'serveOw
   return note(name, `not in force: ${state.reason}; until then agents can read and change whatever this user can`);
 }
 
-/** For a sandbox in which only agents are looked at. */
+/** For a sandbox in which agents are only probed. */
 export function refuseAll(_name: string, _asked: IncomingMessage, response: ServerResponse): void {
   response.writeHead(404).end();
 }
 
 interface ModelGateOptions {
-  /** Where this program listens. */
+  /** The address of this program. */
   url(): string;
   /** A key that charges a payer. Undefined: there is no completions service here. */
   keyOf: ((payer: Payer) => string) | undefined;
@@ -166,12 +166,12 @@ export function createModelAccess(
   };
 }
 
-/** For agents that are looked at while no server runs. */
+/** For agents that are probed while no server runs. */
 export function modelAccessOfProbes({ host, port }: { readonly host: string; readonly port: number }): AccessModels {
   return (_payer, isFenced) => looking(isFenced ? SANDBOX_URL : `http://${host}:${port}`);
 }
 
-/** In the place of a key: it opens nothing. */
+/** A placeholder for a key, which gives no access. */
 const WORD_IN_SANDBOX = 'key-of-the-owner';
 
 /** The key of a program that needs none. */

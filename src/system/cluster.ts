@@ -45,13 +45,13 @@ export const Instances = Type.Object(
   { $id: 'SystemInstances' },
 );
 
-/** What may differ between instances: where each one listens, keeps its data, reaches the others, and reports to. */
+/** Settings that may differ between instances: addresses, data directory, and where reports are sent. */
 const OWN_SETTINGS: readonly string[] = [
   ...['listen', 'data_dir', 'allowed_hosts', 'trusted_proxies', 'insecure', 'metrics_token', 'secret_key'],
   ...['listener', 'database', 'cluster', 'log', 'console', 'telemetry'],
 ];
 const DIGEST_LENGTH = 16;
-/** Beyond the notice and the drain of the settings: WebSockets, agents that must be quiet, a slow machine. */
+/** The time for a stop besides `cluster.notice` and `cluster.drain`: for WebSockets, agents and slow machines. */
 const DRAIN_MARGIN_MS = 60_000;
 const DRAIN_LOOK_MS = 500;
 
@@ -82,7 +82,7 @@ export async function readInstances(
 export const tokenOfRunner = (key: string, process: string) => runnerToken(keyHashOf(key), process);
 export const connectToServer = connectRunner;
 
-/** Asks an instance to leave, as SIGTERM does, and resolves when it has ended. `left` is called when it has begun. */
+/** Asks an instance to leave, as SIGTERM does, and resolves when it has stopped. `left` is called when it begins to leave. */
 export async function drainInstance(options: StoreAccessOptions, id: string, left: () => void): Promise<void> {
   const { clock, settings } = options;
   const limitMs = settings.cluster.notice + settings.cluster.drain + DRAIN_MARGIN_MS;
@@ -98,7 +98,7 @@ export async function drainInstance(options: StoreAccessOptions, id: string, lef
         isLeaving = true;
         left();
       }
-      // A message can be lost, so it is sent until it has worked.
+      // A message can be lost, so it is sent again until the instance leaves.
       if (!isLeaving) await database.write(wakeUpStatements('postgres', DRAIN_TOPIC, id));
       await pause(clock, DRAIN_LOOK_MS);
     }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Environment } from '../platform/runtime/runtime.ts';
 
-/** The only place that reads the process's environment: everything else is handed what it needs. */
+/** Reads the environment of the process. No other file does; the values are passed on as parameters. */
 export function readEnvironment(): Environment {
   return Object.freeze({ ...process.env });
 }

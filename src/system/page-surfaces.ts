@@ -100,7 +100,7 @@ async function load(folder: string): Promise<ConsoleFiles> {
   return { ...manifest, files: new Map(files.map((file) => [file.name, consoleFile(folder, file)])) };
 }
 
-/** Keeps what was asked for in memory: all files together have less than 1 MB. */
+/** Keeps requested files in memory: all of them together have less than 1 MB. */
 function consoleFile(folder: string, { name, type }: ConsoleManifest['files'][number]): ConsoleFile {
   const kept = new Map<ContentCoding, Promise<Uint8Array>>();
   function read(coding: ContentCoding): Promise<Uint8Array> {
@@ -154,7 +154,7 @@ interface ConsoleSurfaceOptions {
   /** Of the address that browsers use: empty, or a path such as `/trestle` behind a proxy. */
   publicPath(): string;
   findFiles(): Promise<ConsoleFiles | undefined>;
-  /** What operators see of the program. */
+  /** The routes of `/api/system`. */
   readonly statusRoutes: readonly Route[];
 }
 
@@ -168,7 +168,7 @@ const POLICY = pagePolicy(
 
 const page = { 200: Type.Unsafe<string>({ type: 'string', contentMediaType: 'text/html' }) };
 
-/** What a page needs to know before anyone has signed in. */
+/** The facts that a page needs before a user has logged in. */
 const SystemFacts = Type.Object({
   version: Type.String(),
   contract: Type.String(),
@@ -201,7 +201,7 @@ export function createConsoleSurface(options: ConsoleSurfaceOptions): HttpSurfac
     if (path.slice(path.lastIndexOf('/')).includes('.')) throw new AppError('NOT_FOUND');
     const files = await findFiles();
     if (files === undefined) return sendPage(call, POLICY, storedText(NOT_BUILT));
-    // Without them the page reads them by itself, and says why it cannot.
+    // Without these facts, the page requests them itself, and shows why that fails.
     const facts = await readFacts().catch(() => undefined);
     return sendPage(call, POLICY, storedText(indexPage(files, { base: publicPath(), path, facts })));
   }

@@ -48,7 +48,7 @@ import { type BuildFacts, CONTRACT_VERSION, PROGRAM_VERSION, readBuildFacts } fr
 import { accountsSettingsOf, listenAddress, type ServiceName, type Settings } from './settings.ts';
 import type { ServiceDatabases } from './stores.ts';
 
-/** What the system hands to each service. */
+/** The values that the system passes to each service. */
 export interface ServiceParts extends Runtime {
   readonly settings: Settings;
   readonly environment: Environment;
@@ -68,11 +68,11 @@ export interface ServiceParts extends Runtime {
   readonly relayKeys: SecretKeys;
   /** Messages between instances. Undefined: no other shares the database. */
   readonly wakeUps?: WakeUps | undefined;
-  /** Limits that other instances count too. */
+  /** Limits that are counted together with other instances. */
   readonly shared?: SharedLimits | undefined;
 }
 
-/** What every running service has. */
+/** The members of every running service. */
 export interface RunningService {
   readonly name: ServiceName;
   readonly surface: HttpSurface;
@@ -108,11 +108,11 @@ interface StartServicesOptions {
   readonly opened: AsyncDisposableStack;
   /** The methods that the bridge serves. Undefined: all. */
   readonly bridgeMethods?: BridgeOptions['onlyMethods'];
-  /** Where the server listens, once it does: the port may have been chosen by the machine. Empty before. */
+  /** The address of the server; empty until it listens, because the machine may choose the port. */
   ownUrl?(): string;
-  /** Where other instances reach this one. Empty until it listens. */
+  /** The address at which other instances reach this one. Empty until it listens. */
   relayUrl?(): string;
-  /** What the bridge says about this instance to operators, and how long it waits for turns and whom it tells when it is to leave. */
+  /** What the bridge reports about this instance, how long it waits for turns, and the callback for a request to leave. */
   readonly ofBridge?: Pick<BridgeOptions, 'load' | 'onClock' | 'outageMs' | 'onDrain' | 'settleMs'>;
   /** Called after the start of each service, before the next one starts. */
   started?(service: RunningService, database: AnyDatabase, logger: Logger): Promise<void>;
@@ -136,7 +136,7 @@ export async function startServices(options: StartServicesOptions): Promise<Runn
     running.accounts = await started(await startAccounts(partsOf('accounts'), accounts, keys, ownUrl), accounts);
   }
   const { issuer } = parts.settings.accounts;
-  // The people of accounts here are the only ones that count, whatever another issuer says.
+  // If accounts runs here, only its users count, and another issuer is ignored.
   if (accounts === undefined && issuer !== '') running.issued = createIssued(issuer, parts);
   const source = running.accounts ?? running.issued;
   const people: People = {
@@ -166,7 +166,7 @@ export async function startServices(options: StartServicesOptions): Promise<Runn
   return running;
 }
 
-/** What accounts or an issuer tells the services about people. Without both, they know their own tokens and keys only. */
+/** What accounts or an issuer provides about users. Without both, services know their own tokens and keys only. */
 interface People {
   readonly identify: Identify | undefined;
   readonly owners: KeyOwners | undefined;
@@ -307,7 +307,7 @@ interface ServicePartsOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly homeDirectory: string;
   readonly files: DataFiles;
   readonly privatePaths: ServiceParts['privatePaths'];
-  /** Open; the secret key must be the one that their secrets are encrypted with. */
+  /** The open databases; the secret key must be the one that encrypts their secrets. */
   readonly databases: readonly AnyDatabase[];
 }
 

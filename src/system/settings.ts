@@ -204,13 +204,13 @@ export const settingsDeclaration: SettingsDeclaration<Settings> = {
   ],
 };
 
-/** What instances send to each other stays within a private network, as it does between bridges. */
+/** Requires a private address for requests between instances, as between bridges. */
 function checkCluster({ cluster }: Settings): readonly Complaint[] {
   const wrong = cluster.address === '' ? undefined : refusalOfEndpoint(cluster.address);
   return wrong === undefined ? [] : [{ path: 'cluster.address', wrong, right: 'name an address of a private network' }];
 }
 
-/** Agents work for people only inside of the sandbox, or where the operator trusts them like users of this machine. */
+/** Agents work for users only in the sandbox, unless the operator trusts them like users of this machine. */
 function checkPlans({ plans, bridge }: Settings): readonly Complaint[] {
   if (bridge.trust_users || bridge.sandbox !== 'off') return [];
   return Object.entries(plans).flatMap(([name, plan]) =>
@@ -305,7 +305,7 @@ export interface AdapterPlace {
   readonly xdgDataHome: string | undefined;
 }
 
-/** What an adapter serves; anything else is for the bridge that uses it. */
+/** The methods that an adapter serves. The bridge that uses it serves all others. */
 export const ADAPTER_METHODS: readonly string[] = [
   'acp.capabilities',
   'app.routing.resolve',
@@ -321,8 +321,8 @@ const OTHER_ADDRESS = '127.0.0.1:8790';
 
 /**
  * The settings of a bridge that offers one agent and nothing else: `trestle adapter NAME`. It has a data directory of its
- * own inside the configured one, runs the agent's program even where the settings name an address for it, and hands
- * nothing on to other bridges or to a gateway.
+ * own inside the configured one, runs the agent's program even where the settings name an address for it, and forwards
+ * nothing to other bridges or to a gateway.
  */
 export function adapterSettings(settings: Settings, name: string, place: AdapterPlace): Settings {
   const { agents } = settings;
@@ -347,7 +347,7 @@ export function adapterSettings(settings: Settings, name: string, place: Adapter
   };
 }
 
-/** A bridge that keeps its data itself, and hands nothing on. */
+/** The settings of a bridge with a database of its own that forwards nothing. */
 function withoutOthers({ database, gateway, distributed, ...settings }: Settings): Settings {
   return {
     ...settings,

@@ -42,11 +42,11 @@ interface SystemOptions {
   /** What callers must not reach besides the data directory: the configuration file, the folder around the data directory. */
   readonly privatePaths: ServiceParts['privatePaths'];
   readonly logger: Logger;
-  /** Takes the log lines of requests ready made, when there is to be one for each. */
+  /** Receives the finished log lines of requests. Undefined: requests are not logged. */
   readonly requestLines: LogOutput | undefined;
   /** The methods that the bridge serves. Undefined: all. */
   readonly bridgeMethods?: Parameters<typeof startServices>[0]['bridgeMethods'];
-  /** Given to a process that serves the address together with others. */
+  /** Set for a worker, which serves the address together with others. */
   readonly worker?: WorkerPart | undefined;
 }
 
@@ -58,7 +58,7 @@ interface WorkerPart {
   readonly gather: NonNullable<Parameters<typeof createHttpMetrics>[0]>['gather'];
 }
 
-/** The running program: config, databases, services and listener, and the way back down. */
+/** The running program: settings, databases, services and listener, and how to stop them. */
 export interface System {
   summary(): SystemSummary;
   /** Resolves when the agents were checked for the first time, or soon after when some take long. */
@@ -67,11 +67,11 @@ export interface System {
   readonly drainAsked: Promise<void>;
   /** What `/metrics` shows of this process. */
   figures(): ReturnType<HttpMetrics['figures']>;
-  /** Takes over what may change while running; answers with the paths of what changed and of what needs a restart. */
+  /** Applies settings that may change while running; returns the paths of changed settings and of those that need a restart. */
   reload(next: Settings, sources?: SettingsInForce['sources']): ChangedSettings;
   /**
-   * Refuses new work, lets what is under way finish, then closes everything. `yields`: other workers serve the address, so
-   * this one takes no more connections from the beginning.
+   * Refuses new work, lets running work finish, then closes everything. `yields`: other workers serve the address, so
+   * this one accepts no connections from the beginning of the stop.
    */
   stop(yields?: boolean): Promise<void>;
 }
@@ -83,7 +83,7 @@ const AGENTS_WAIT_MS = 800;
 
 /**
  * Small buffers share a pool, and each keeps its whole pool in memory. With Node's 64 KB a request of a few bytes that waits
- * for a slow client costs as much as a large one; 8 KB is what Node had before.
+ * for a slow client costs as much as a large one; 8 KB was the earlier default of Node.
  */
 const BUFFER_POOL_BYTES = 8 * 1024;
 
@@ -95,7 +95,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
   refuseSecondIssuer(settings, names);
   if (await useOutgoingProxy(environment)) logger.info({}, 'calls go out through the proxy of the environment');
 
-  // What was opened is closed in reverse order: when a later step of the start fails, and when the system stops.
+  // Everything is closed in reverse order, when a later step of the start fails and when the system stops.
   await using opened = new AsyncDisposableStack();
   const folder = dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME);
   const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
@@ -184,7 +184,7 @@ export async function startSystem(options: SystemOptions): Promise<System> {
           totals: metrics.totals,
           queued: () => stores.all.reduce((sum, { statistics }) => sum + statistics().queued, 0),
           async diagnose() {
-            // It knows every part of the program: loaded when it is first asked for.
+            // The doctor imports every part of the program, so it is loaded at its first use.
             const { diagnose } = await import('./doctor/diagnose.ts');
             return diagnose({ settings, environment, homeDirectory, clock });
           },
@@ -307,7 +307,7 @@ async function prepareFiles(folder: string, worker: WorkerPart | undefined): Pro
   return { ...own, secretKey: files.secretKey };
 }
 
-/** What other instances call, and nothing else. */
+/** The part of the bridge's surface that other instances call. */
 function relaySurface(surface: HttpSurface): HttpSurface {
   const isRelay = (path: string) => surface.servedLast?.some((last) => isBelow(path, last)) ?? false;
   return {
@@ -341,7 +341,7 @@ function publicUrl({ accounts }: Settings, ownUrl: string): string {
   return withoutSlash(accounts.public_url === '' ? ownUrl : accounts.public_url);
 }
 
-/** Throws SECOND_ISSUER where accounts would run here although the people are those of another server. */
+/** Throws SECOND_ISSUER if accounts would run here although another server issues the users. */
 function refuseSecondIssuer(settings: Settings, names: readonly ServiceName[]): void {
   const { issuer, public_url: own } = settings.accounts;
   if (!names.includes('accounts') || issuer === '' || withoutSlash(issuer) === withoutSlash(own)) return;
@@ -365,7 +365,7 @@ interface AgentStatus {
   readonly version: string;
   /** Of an agent that has one model unless a turn names another. */
   readonly model?: string;
-  /** What to do about a status that is not `ok`. */
+  /** What the operator can do about a status that is not `ok`. */
   readonly advice?: string | undefined;
 }
 
@@ -383,7 +383,7 @@ export interface SystemSummary {
   readonly guarded: readonly ServiceName[];
   /** Who can reach it, in words: `loopback only, no token`. */
   readonly exposure: string;
-  /** Where the first administrator is made, once and within 15 minutes; absent when there is one. */
+  /** The address that creates the first administrator, once and within 15 minutes; absent when there is one. */
   readonly firstAdmin?: string;
   /** The address of the console; absent where it is switched off. */
   readonly console?: string;

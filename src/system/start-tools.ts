@@ -21,7 +21,7 @@ export interface ToolsOptions {
   readonly logger: Logger;
 }
 
-/** The tool bridge: a client of a running server, with that server's tokens. Resolves when the agent has gone. */
+/** Runs the tool bridge: a client of a running server, with that server's tokens. Resolves when the agent has disconnected. */
 export function startTools(options: ToolsOptions): Promise<void> {
   const { settings, input, output, logger } = options;
   const url = withoutSlash(options.url ?? ownUrl(settings));

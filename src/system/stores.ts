@@ -52,9 +52,9 @@ interface OpenStoresOptions {
   readonly names: readonly ServiceName[];
   readonly files: DataFiles;
   readonly clock: Clock;
-  /** A command has the databases for a moment; a server, for as long as it runs. */
+  /** A command has the databases for a short time, a server while it runs. */
   readonly owner: OwnerKind;
-  /** Takes one line for the person who waits. */
+  /** Shows one line to the person who waits. */
   say?(text: string): void;
 }
 
@@ -89,7 +89,7 @@ export async function openStores(options: OpenStoresOptions): Promise<Stores> {
 
 type StartOptions = Pick<OpenStoresOptions, 'settings' | 'names' | 'files'> & Required<Pick<OpenStoresOptions, 'say'>>;
 
-/** Checks what a start needs, before any file is made: a start that cannot succeed leaves nothing behind. */
+/** Checks the conditions of a start before any file is created, so that a failed start leaves no files. */
 export async function checkStart(options: StartOptions): Promise<void> {
   const { settings, names, files, say } = options;
   const address = listenAddress(settings, names.length === 1 ? names[0] : undefined);
@@ -128,7 +128,7 @@ async function refuseSecondServer({ settings, names, files }: StartOptions): Pro
   if (settings.database.url !== '') return;
   const asked = names.map(async (name) => {
     const answer = callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
-    // A server that does not answer keeps its files: the lock of the file refuses this start.
+    // A server that does not respond still has its files: their lock refuses this start.
     return ((await answer.catch(() => undefined))?.result ?? {}) as Partial<RunningServer>;
   });
   const running = (await Promise.all(asked)).find(({ url }) => url);
@@ -137,7 +137,7 @@ async function refuseSecondServer({ settings, names, files }: StartOptions): Pro
   throw new AppError('ALREADY_RUNNING', { folder: files.folder, url, pid });
 }
 
-/** A person who waits for longer must see what for. */
+/** After this time, a person who waits is told the reason. */
 const SILENT_MS = 1000;
 
 /** Calls `say` once when the work takes longer than a moment. */
@@ -160,7 +160,7 @@ export function withoutRepeats(say: (text: string) => void): (text: string) => v
   };
 }
 
-/** Names the process that is waited for: a command that works, or a server that is starting, busy or stopped by a signal. */
+/** Names the process that blocks the start: a command, or a server that is starting, busy or frozen. */
 export function waitText({ folder, database }: DataFiles, names: readonly ServiceName[]): string {
   const owner = names.map((name) => parseOwner(`${database(name)}.pid`)).find((found) => found !== undefined);
   if (owner?.kind === 'command')
@@ -205,11 +205,11 @@ export function dataFilesOf(options: StoreAccessOptions): Promise<DataFiles> {
   return prepareDataDirectory(placesOf(options).folder);
 }
 
-/** The same for what needs data. Throws NO_DATA: a mistyped folder must not become an empty installation. */
+/** As `dataFilesOf`, for commands that need data. Throws NO_DATA, so that a mistyped folder does not become an empty installation. */
 export async function existingDataFiles(options: StoreAccessOptions): Promise<DataFiles> {
   if (hasData(options)) return dataFilesOf(options);
   const { folder } = placesOf(options);
-  // What this user may not read looks empty.
+  // A folder that this user may not read looks empty.
   if (existsSync(folder)) await prepareDataDirectory(folder);
   throw new AppError('NO_DATA', { folder });
 }
@@ -220,7 +220,7 @@ export function hasData(options: StoreAccessOptions): boolean {
   return options.settings.database.url !== '' || SERVICE_NAMES.some((name) => existsSync(database(name)));
 }
 
-/** Where the data lies, whether it is there or not. */
+/** Returns the paths of the data, whether or not they exist. */
 export function placesOf({ settings, environment, homeDirectory }: StoreAccessOptions): DataFiles {
   return dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
 }

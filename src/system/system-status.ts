@@ -9,7 +9,7 @@ import { Instances } from './cluster.ts';
 import type { Finding } from './doctor/findings.ts';
 import { type Settings, settingsDeclaration } from './settings.ts';
 
-/** What operators see of the running program: the doctor's findings, the instances, and an hour of figures. */
+/** The state of the running program for operators: findings of the doctor, instances, and the figures of the last hour. */
 
 const STEP_MS = 10_000;
 const MAX_SAMPLES = 360;
@@ -93,7 +93,7 @@ export interface SystemStatusOptions {
   readonly clock: Clock;
   readonly bridge: Pick<Bridge, 'forOperators' | 'instances' | 'runners'>;
   totals(): HttpTotals;
-  /** Writes that wait for the databases. */
+  /** Returns how many writes wait for the databases. */
   queued(): number;
   diagnose(): Promise<readonly Finding[]>;
   inForce(): SettingsInForce;

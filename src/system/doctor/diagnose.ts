@@ -43,7 +43,7 @@ import {
   workspaceFindings,
 } from './findings.ts';
 
-/** Looks at everything that a server needs, as it would find it when it starts now. */
+/** Checks everything that a server needs at its start. */
 export function diagnose(options: StoreAccessOptions): Promise<readonly Finding[]> {
   const { settings, environment, homeDirectory } = options;
   const files = dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
@@ -84,11 +84,11 @@ async function findAll(options: StoreAccessOptions, files: DataFiles): Promise<r
 interface NamedToken {
   readonly name: string;
   readonly value: string;
-  /** Whether being without it leaves a door open. */
+  /** Whether callers need no credential when the token is missing. */
   readonly needed: boolean;
 }
 
-/** Weak tokens, and missing ones: those matter once others can reach the address. */
+/** Reports weak tokens, and missing ones if other machines can reach the address. */
 export function accessFindings(settings: Settings, host: string): readonly Finding[] {
   const { bridge, completions, distributed } = settings;
   const tokens: readonly NamedToken[] = [
@@ -204,7 +204,7 @@ export async function agentFindings(
   return [...found, ...(sandbox === undefined ? readOnlyFindings(settings, catalog) : [])];
 }
 
-/** What a probe has found, in words. */
+/** Describes the result of a probe. */
 export function agentFinding(name: string, { status, version, model = '', advice = '' }: ProbeResult): Finding {
   if (status === 'ok') return fine(name, `${version || 'ok'}${model === '' ? '' : `, model ${model}`}`);
   return note(name, `${status.replaceAll('_', ' ')}${advice === '' ? '' : `: ${advice}`}`);
@@ -298,7 +298,7 @@ async function lookAtToken(endpoint: string, target: string, token: string): Pro
   }
 }
 
-/** Whether anything answers there. `GET /` needs no credential on any bridge. */
+/** Whether a server responds at the address. `GET /` needs no credential on any bridge. */
 async function look(endpoint: string): Promise<string | undefined> {
   try {
     const response = await fetch(`${endpoint}/`, {

@@ -15,7 +15,7 @@ import { type DataFiles, opens, prepareDataDirectory } from '../data-directory.t
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
 import { storeDefinition, storeLocation } from '../stores.ts';
 
-/** One line of a diagnosis. `broken` means that the server cannot work as configured; `note` is worth knowing. */
+/** One line of a diagnosis. `broken`: the server cannot work as configured; `note`: information for the operator. */
 export interface Finding {
   readonly name: string;
   readonly state: 'ok' | 'note' | 'broken';
@@ -54,7 +54,7 @@ export async function dataDirectoryFinding(folder: string): Promise<Finding> {
   }
 }
 
-/** Warns of listed folders that are not there, and of those in which an agent's own program finds the data directory. */
+/** Warns about listed folders that do not exist, and about folders from which an agent's program can reach the data directory. */
 export async function workspaceFindings(roots: readonly string[], folder: string): Promise<readonly Finding[]> {
   const places = createPrivatePlaces({ folders: [await realpath(folder)], files: [] });
   const name = 'bridge.workspace_roots';
@@ -184,7 +184,7 @@ export async function databaseFindings(settings: Settings, files: DataFiles): Pr
   return [...databases, await secretKeyFinding(files.secretKey, settings.secret_key, [...fingerprints])];
 }
 
-/** Users from 0.1.0 keep what they could do: the operator should know how many there are. */
+/** Reports how many users from 0.1.0 there are, because they keep their rights. */
 export async function legacyPlanFindings(settings: Settings, files: DataFiles): Promise<readonly Finding[]> {
   if (Object.hasOwn(settings.plans, LEGACY_PLAN)) return [];
   const location = storeLocation(settings.database, files, 'accounts');
@@ -219,7 +219,7 @@ export async function webhookFindings(settings: Settings, files: DataFiles): Pro
 
 const timeText = (at: unknown) => new Date(Number(at)).toISOString();
 
-/** Whether the address could be opened now. One that the running server holds is fine. */
+/** Whether the address can be opened now. An address of the running server is in order. */
 export async function portFinding(settings: Settings, serverPid: number | undefined): Promise<Finding> {
   const address = listenAddress(settings);
   const text = `${address.host}:${address.port}`;
