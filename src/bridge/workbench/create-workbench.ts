@@ -112,7 +112,7 @@ export function createWorkbench(options: WorkbenchOptions): Workbench {
     async noteTotals(sessionKey, totals) {
       const { files, added, removed } = totals;
       await store.change(sessionKey, { changed_files: files, lines_added: added, lines_removed: removed });
-      changes.changed(sessionKey);
+      summaries.stored(sessionKey);
     },
   });
   const merge: WorkbenchParts['merge'] = ({ key, owner, session_id: sessionId }, step) =>

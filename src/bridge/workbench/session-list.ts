@@ -31,7 +31,7 @@ export interface SessionList {
 interface SessionListOptions {
   readonly sessions: Pick<SessionStore, 'find' | 'findSeen'>;
   readonly store: SummaryStore;
-  readonly summaries: Pick<SessionSummaries, 'live'>;
+  readonly summaries: Pick<SessionSummaries, 'live' | 'stored'>;
   readonly permissions: Pick<Permissions, 'list'>;
   readonly offered: Conversations['offered'];
   readonly serverBox: Pick<ServerBox, 'open'>;
@@ -211,6 +211,7 @@ export function createSessionList(options: SessionListOptions): SessionList {
         ...(archived !== undefined && { archived_at: archived ? now() : null }),
         ...(pinned !== undefined && { pinned: pinned ? 1 : 0 }),
       });
+      summaries.stored(session.key);
       return { session: await one(session) };
     },
   };

@@ -97,6 +97,21 @@ test('follow replays after a number and goes on: every update once, in order, as
   assert.equal(live.updates().length, before);
 });
 
+test('a new title, an archived and a pinned session are sent to watchers', async (t) => {
+  await start('renamed', 'one');
+  const live = await openLive(t);
+  await live.call('watch', { topics: ['sessions'] });
+  for (const changes of [{ title: 'A better title' }, { pinned: true }, { archived: true }]) {
+    const before = live.changes().length;
+    const headers = { ...main, 'content-type': 'application/json' };
+    const body = JSON.stringify(changes);
+    const response = await fetch(`${url}/api/bridge/sessions/renamed`, { method: 'PATCH', headers, body });
+    const { session } = (await response.json()) as { readonly session: Summary };
+    await until('the change', async () => live.changes().length > before);
+    assert.deepEqual(live.changes().at(-1)?.item, session);
+  }
+});
+
 test('a session that starts later can be followed, and a delta takes less than 0.35 of the bytes of the first surface', async (t) => {
   const live = await openLive(t);
   const old = await openClient(t, url, { headers: main, query: 'sessionId=later' });
