@@ -5,7 +5,7 @@ import type { BridgeSchema, JobRow, JobStatus, SessionRow } from '../../../src/b
 import { createInstanceStore } from '../../../src/bridge/storage/instance-and-route-stores.ts';
 import { createJobReportStore } from '../../../src/bridge/storage/job-report-store.ts';
 import { createJobSearchStore } from '../../../src/bridge/storage/job-search-store.ts';
-import { createJobDeliveryStore, createJobStore } from '../../../src/bridge/storage/job-store.ts';
+import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
 import { createSessionStore } from '../../../src/bridge/storage/session-store.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
 import { endedRow, makeId, waitingJob } from '../../kit/bridge/job-rows.ts';
@@ -28,7 +28,6 @@ for (const engine of engines) {
         jobs: createJobStore(database),
         search: createJobSearchStore(database),
         reports: createJobReportStore(database),
-        deliveries: createJobDeliveryStore(database),
         instances: createInstanceStore(database),
       };
     };
@@ -317,60 +316,6 @@ for (const engine of engines) {
       await jobs.claim(job, 'a', 2000);
       await jobs.requestStop(job.id);
       assert.deepEqual(await search.runningOn('a'), [{ id: job.id, attempt: 1, stop_requested: 1 }]);
-    });
-
-    test('B-75: attempts are counted before they are made, and two bridges do not make the same one', async () => {
-      const { jobs, deliveries } = await open();
-      const job = waitingJob({ webhook_url: 'http://receiver' });
-      await jobs.add(job);
-      const delivery = { id: makeId('dlv_'), job_id: job.id, kind: 'webhook', attempts: 0, due_at: 3000 } as const;
-      await jobs.end(job, { ...DONE, status: 'failed', now: 3000 }, [delivery]);
-      assert.deepEqual(await deliveries.due(2999, 60_000, 10), []);
-      assert.deepEqual(await deliveries.due(3000, 60_000, 10), [delivery]);
-      assert.deepEqual(await deliveries.due(1000, 2999, 10), [delivery], 'nothing waits so long');
-      assert.equal(await deliveries.beginAttempt(delivery, 3000, 20_000), true);
-      assert.equal(await deliveries.beginAttempt(delivery, 3000, 20_000), false);
-      assert.equal((await jobs.find(job.id))?.webhook_tries, 1);
-      assert.deepEqual(await deliveries.due(19_999, 60_000, 10), []);
-      await deliveries.postpone(delivery, 5000, { now: 4000, detail: 'HTTP 503' });
-      const [again] = await deliveries.due(5000, 60_000, 10);
-      assert.equal(again?.attempts, 1);
-      await deliveries.beginAttempt({ ...delivery, attempts: 1 }, 5000, 20_000);
-      await deliveries.finish({ ...delivery, attempts: 1 }, true, { now: 6000, detail: 'HTTP 204' });
-      const about = { delivery_id: delivery.id, job_id: job.id, kind: 'webhook' };
-      assert.deepEqual(await deliveries.attempts(job.id), [
-        { ...about, attempt: 1, started_at: 3000, ended_at: 4000, result: 'failed', detail: 'HTTP 503' },
-        { ...about, attempt: 2, started_at: 5000, ended_at: 6000, result: 'sent', detail: 'HTTP 204' },
-      ]);
-      assert.deepEqual(await deliveries.due(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 10), []);
-      assert.equal((await jobs.find(job.id))?.webhook_sent, 1);
-    });
-
-    test('an attempt that ends late changes nothing about a later one, and what was sent stays sent', async () => {
-      const { jobs, deliveries } = await open();
-      const endedWithWebhook = async () => {
-        const job = waitingJob({ webhook_url: 'http://receiver' });
-        const first = { id: makeId('dlv_'), job_id: job.id, kind: 'webhook', attempts: 0, due_at: 3000 } as const;
-        await jobs.add(job);
-        await jobs.end(job, { ...DONE, status: 'failed', now: 3000 }, [first]);
-        // The bridge of the first attempt is frozen, and another one makes the second attempt.
-        await deliveries.beginAttempt(first, 3000, 20_000);
-        const second = { ...first, attempts: 1 };
-        await deliveries.beginAttempt(second, 20_000, 50_000);
-        return { job, first, second };
-      };
-      const end = { now: 30_000, detail: '' };
-      const late = await endedWithWebhook();
-      await deliveries.postpone(late.first, 31_000, end);
-      assert.deepEqual(await deliveries.due(49_999, 60_000, 10), [], 'the second attempt is under way');
-      await deliveries.finish(late.first, false, end);
-      assert.equal((await deliveries.due(50_000, 60_000, 10)).length, 1);
-      await deliveries.finish(late.second, true, end);
-      const sent = await endedWithWebhook();
-      await deliveries.finish(sent.first, true, end);
-      await deliveries.finish(sent.second, false, end);
-      for (const { job } of [late, sent]) assert.equal((await jobs.find(job.id))?.webhook_sent, 1);
-      assert.deepEqual(await deliveries.due(50_000, 60_000, 10), []);
     });
 
     test('old jobs are deleted a few at a time, and the counts with them', async () => {
