@@ -8,7 +8,7 @@ import { createJobSearchStore } from '../../../src/bridge/storage/job-search-sto
 import { createJobStore } from '../../../src/bridge/storage/job-store.ts';
 import { createSessionStore } from '../../../src/bridge/storage/session-store.ts';
 import { errorCode } from '../../../src/platform/errors/app-error.ts';
-import { endedRow, makeId, waitingJob } from '../../kit/bridge/job-rows.ts';
+import { endedRow, waitingJob } from '../../kit/bridge/job-rows.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import fc from '../../kit/properties.ts';
 
