@@ -28,9 +28,10 @@ test('three bridges on one PostgreSQL fire each time of each schedule exactly on
   const rows = () => database.query.selectFrom('schedules').selectAll().execute();
   const firedAt: string[] = [];
   for (let firing = 1; firing <= FIRINGS; firing += 1) {
-    const due = Math.max(...(await rows()).map(({ next_at: nextAt }) => nextAt ?? 0));
+    // Bridges that share a database use its clock, so the schedules are made due there.
+    const due = Date.now();
+    await database.query.updateTable('schedules').set({ next_at: due }).execute();
     // All three wake up at the same moment, and find the same schedules due.
-    await clock.sleep(due - clock.now());
     await until('all schedules to have fired', async () => {
       await clock.advance(1000);
       return (await rows()).every(({ next_at: nextAt }) => (nextAt ?? 0) > due);
