@@ -111,7 +111,7 @@ interface Retries {
   progressed(): void;
   /** Waits before the next attempt. Throws the error when it does not pass by itself, or has lasted too long. */
   failed(error: unknown): Promise<void>;
-  /** A connection has ended that was open for so long. A short one counts as a failure, because the next one may end as soon. */
+  /** A connection has ended that was open for this long. A short one counts as a failure, because the next one may end as soon. */
   ended(openMs: number): Promise<void>;
 }
 

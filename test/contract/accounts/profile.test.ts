@@ -98,7 +98,7 @@ test('a change of address says nothing of who has an account, needs more than a 
   assert.deepEqual([outside.status, outside.body.error], [403, 'domain_not_allowed']);
 });
 
-test('the limits of mails to a stranger hold for a change of address, whoever is logged in', async (t) => {
+test('the limits of mails to a stranger hold for a change of address by a user who is logged in', async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.loggedIn('Ann');
   const ask = async (email: string, from: string) =>
