@@ -137,7 +137,7 @@ async function refuseSecondServer({ settings, names, files }: StartOptions): Pro
   throw new AppError('ALREADY_RUNNING', { folder: files.folder, url, pid });
 }
 
-/** After this time, a person who waits is told the reason. */
+/** After this time, a person who waits sees the reason. */
 const SILENT_MS = 1000;
 
 /** Calls `say` once when the work takes longer than a moment. */

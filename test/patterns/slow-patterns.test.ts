@@ -27,7 +27,7 @@ const judgedPatterns: readonly { source: RegExp; because: string }[] = [
   },
   {
     source:
-      /(?<![A-Za-z0-9])(tsk_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_)[\w-]{8,}/,
+      /(?<![A-Za-z0-9])(tsk_|tpt_|trk_|agt_|whs_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_)[\w-]{8,}/,
     because: 'whatever follows a prefix is taken as far as it goes, and nothing comes after it: no way back is tried',
   },
   {

@@ -96,7 +96,7 @@ test('a call that denies makes one turn read-only in the agent, and the next one
   assert.deepEqual(await readdir(acp.work), ['three']);
 });
 
-test('Codex is told of the read-only sandbox again after a turn that it refused', async (t) => {
+test('Codex gets the read-only sandbox again after a turn that it refused', async (t) => {
   const codex = await startScripted(t, { protocol: 'codex', flags: ['--state', 'FOLDER'] });
   const first = codex.run({ prompt: 'policy', folder: codex.work });
   await first.end;
