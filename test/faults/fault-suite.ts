@@ -39,6 +39,11 @@ export function workFigure(name: string, count: number): FaultFigure {
   return { name, value: count.toLocaleString('en'), goal: '> 0', met: count > 0, isEmpty: count === 0 };
 }
 
+/** The figures that missed their goals, without work that was never done: that is a violation. */
+export function missedGoals(figures: readonly FaultFigure[]): FaultFigure[] {
+  return figures.filter(({ met, isEmpty = false }) => !met && !isEmpty);
+}
+
 /** Violations of a run in which something was never done: nothing can break that was not tried. */
 export function untried(figures: readonly FaultFigure[]): string[] {
   return figures.flatMap(({ name, value, isEmpty = false }) =>

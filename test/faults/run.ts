@@ -9,7 +9,7 @@ import { databaseFaults } from './database/database-faults.ts';
 import { diskFullFaults } from './disk-full/disk-full-faults.ts';
 import { fanOutFaults } from './fan-out/fan-out-faults.ts';
 import { figuresTable, withSuiteRun } from './fault-report.ts';
-import { type FaultSuite, untried } from './fault-suite.ts';
+import { type FaultSuite, missedGoals, untried } from './fault-suite.ts';
 import { forwardingFaults } from './forwarding/link-faults.ts';
 import { fuzzFaults } from './fuzz/fuzz-faults.ts';
 import { jobsFaults } from './jobs/kill-cycles.ts';
@@ -116,7 +116,7 @@ for (const [suite, { run, cycles: usual }] of Object.entries(SUITES)) {
   for (const violation of all.slice(0, MAX_SHOWN)) say(`VIOLATION ${violation}`);
   say(all.length === 0 ? 'nothing was violated' : `${all.length} violations`);
   found += all.length;
-  missed += figures.filter(({ met }) => !met).length;
+  missed += missedGoals(figures).length;
   if (values.write) {
     const document = await readFile(MEASUREMENTS, 'utf8');
     await writeFile(MEASUREMENTS, withSuiteRun(document, { suite, cycles, seed, load, figures, ...startedAt }));

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { missedGoals } from '../../faults/fault-suite.ts';
 import {
   checkOperations,
   figuresOf,
@@ -76,6 +77,6 @@ for (const [what, operations, store, count] of [
 test('faults: the figures of a run of metering name what kills have lost, and how old it was', () => {
   const ready: Operation = { kind: 'ready', ms: 1 };
   const figures = figuresOf([ready, ...one, stop('SIGKILL', 1500), ready], stored([]), price);
-  const missed = figures.filter(({ met }) => !met).map(({ value }) => value);
+  const missed = missedGoals(figures).map(({ value }) => value);
   assert.deepEqual(missed, ['1,500 ms']);
 });

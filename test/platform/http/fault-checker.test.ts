@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { missedGoals } from '../../faults/fault-suite.ts';
 import { checkOperations, figuresOf, type Operation, type Phase } from '../../faults/slow/check-operations.ts';
 
 const call = (phase: Phase, ms: number, outcome: 'ok' | 'fail' | 'unknown' = 'ok'): Operation => ({
@@ -31,7 +32,7 @@ test('faults: the figures of a run with slow peers tell when the others suffer',
     ...[call('all read', 10), call('slow readers', 21), call('slow senders', 101)],
     ...[memory('all read', 1), memory('slow readers', 302), sender(12_500)],
   ];
-  const missed = figuresOf(operations).filter(({ met }) => !met);
+  const missed = missedGoals(figuresOf(operations));
   assert.deepEqual(
     missed.map(({ value }) => value),
     ['21.0 ms', '301 MB', '101.0 ms', '12,500 ms'],
