@@ -152,7 +152,7 @@ test('a data directory that cannot be used is one line, with exit code 78', asyn
   await writeFile(file, '');
   const { code, stderr } = await runProgram(['serve', '--data-dir', join(file, 'data')]);
   assert.equal(code, 78);
-  assert.match(stderr, /^trestle: The data directory .*ENOTDIR.*--data-dir/);
+  assert.match(stderr, /^trestle: The data directory .*it is a file.*--data-dir/);
   assert.equal(stderr.trim().split('\n').length, 1);
 });
 
