@@ -18,9 +18,9 @@ const PHONE =
   /(?<![\w+])(?:\+|00)[1-9](?:[ ./()-]{0,2}\d){6,14}(?!\d)|(?<![\w-])\(?\d{3}\)?[ .-]{1,2}\d{3}[ .-]\d{4}(?![\w-])/g;
 const DIGITS = /\d(?:[ -]?\d){12,}/g;
 const IBAN = /(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]){11,30}/g;
-/** Keys of well-known services, signed tokens, and private keys as they stand in files, also without their end. */
+/** Keys of Trestle and of well-known services (the log knows the same, with shorter ones: hidden-secrets.ts), signed tokens, and private keys as they stand in files, also without their end. */
 const KEYS = [
-  /(?<![A-Za-z0-9])(?:tsk_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{16,}/g,
+  /(?<![A-Za-z0-9])(?:tsk_|tpt_|trk_|agt_|whs_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{16,}/g,
   /(?<![A-Za-z0-9])(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])/g,
   /(?<![A-Za-z0-9])AIza[\w-]{35}/g,
   /(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?/g,

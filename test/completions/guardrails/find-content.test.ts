@@ -38,6 +38,9 @@ const CASES: readonly (readonly [given: string, expected: string])[] = [
   ['to GB82WEST12345698765432', 'to [iban]'],
   ['not GB82WEST12345698765431', 'not GB82WEST12345698765431'],
   ['sk-proj-abcdefghijklmnop1234 and AKIAIOSFODNN7EXAMPLE', '[key] and [key]'],
+  ...['tsk_', 'tpt_', 'trk_', 'agt_', 'whs_'].map(
+    (prefix) => [`x ${prefix}abcdefghijklmnop1234 y`, 'x [key] y'] as const,
+  ),
   ['x -----BEGIN RSA PRIVATE KEY-----\nMIIB\nAAAA==\n-----END RSA PRIVATE KEY----- y', 'x [key] y'],
   ['version 1.2.3 of 2026-11-17 at 10:30, id 123456', 'version 1.2.3 of 2026-11-17 at 10:30, id 123456'],
   ['', ''],
