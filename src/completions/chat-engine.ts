@@ -128,6 +128,7 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     admissions,
     priceOf,
     usageCost: settings.usage_cost,
+    storageAllow: settings.storage_allow,
     guardrails,
     clock,
     makeId,

@@ -278,3 +278,20 @@ function repeats(pattern: string, at: number): boolean {
   const letter = pattern[at];
   return letter === '*' || letter === '+' || (letter === '{' && /^\{\d{1,9},/.test(pattern.slice(at, at + 12)));
 }
+
+export const linkAllow = setting.list(setting.cidr({}), {
+  description:
+    'Private ranges from which images and documents given by URL are fetched, for model APIs that cannot fetch them (Bedrock).',
+});
+
+export const storageAllow = setting.list(
+  setting.text({
+    pattern: '^(?!https?:|data:)[a-z][a-z0-9+.-]{0,30}://[^/\\s]+/(\\S*/)?$',
+    expects:
+      'a scheme other than http, https and data, a bucket, and a slash at the end, such as s3://acme-public/ or gs://acme-docs/reports/',
+  }),
+  {
+    description:
+      'Prefixes of addresses in storage, such as `s3://acme-public/` or `gs://acme-docs/reports/`, that callers may name in requests. A model API reads them with the credentials of this program, so every caller can read all objects below them. Empty: none.',
+  },
+);

@@ -55,7 +55,7 @@ export const completionsErrors = {
   NOTHING_STORED: {
     status: 400,
     message:
-      '{field} refers to content stored at a model API, but nothing is stored for you there; send the whole content instead.',
+      '{field} refers to content stored at a model API, but nothing is stored for you there; send the whole content instead. For addresses in storage such as s3://bucket/key, the operator may list prefixes in completions.storage_allow.',
   },
 } as const satisfies ErrorTable;
 

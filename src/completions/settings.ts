@@ -8,8 +8,10 @@ import {
   checkGuardrails,
   exports,
   guardrails,
+  linkAllow,
   promptCache,
   sharedCache,
+  storageAllow,
   tagBudgets,
   unitPrices,
 } from './content-settings.ts';
@@ -122,10 +124,8 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     maximum: 256 * 1024 * 1024,
     description: 'The largest event of a stream of a model API, in bytes. One event may hold a whole image.',
   }),
-  link_allow: setting.list(setting.cidr({}), {
-    description:
-      'Private ranges from which images and documents given by URL are fetched, for model APIs that cannot fetch them (Bedrock).',
-  }),
+  link_allow: linkAllow,
+  storage_allow: storageAllow,
   alerts: setting.group('Where to send alerts when 50, 80 or 100 % of a budget is spent. The log always gets a line.', {
     url: setting.url({
       default: '',

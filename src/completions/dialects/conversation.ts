@@ -362,7 +362,7 @@ export function nothingStored({ path }: Reference): AppError {
 }
 
 function isUrl(text: string): boolean {
-  return ['data:', 'https://', 'http://', 'gs://', 's3://'].some((scheme) => text.startsWith(scheme));
+  return text.startsWith('data:') || /^[a-z][a-z\d+.-]{0,30}:\/\//i.test(text);
 }
 
 /** Returns the media type for the extension of a file name or of a URL. */

@@ -18,7 +18,7 @@ import { createKeptItems, createResponsesStream, finishedResponse } from './resp
 import { decodeResponsesRequest, storedInResponses, withOwnReasoning } from './responses/responses-request.ts';
 
 export interface IngressParts extends IngressCallOptions, Pick<Runtime, 'makeId'> {
-  readonly pipeline: Pick<ChatPipeline, 'admit' | 'openForeign' | 'countTokens'>;
+  readonly pipeline: Pick<ChatPipeline, 'admit' | 'openForeign' | 'countTokens' | 'refuseStorage'>;
 }
 
 type RawCall = Call<KeyHolder, Buffer>;
@@ -40,6 +40,7 @@ export function createIngress(parts: IngressParts) {
       const holderId = callerName(call.caller);
       const restored = items.restore(holderId, given);
       const request = restored instanceof Promise ? await restored : restored;
+      pipeline.refuseStorage(request);
       const { input, instructions, tools, max_output_tokens: most } = request;
       let decoded: ReturnType<typeof decodeResponsesRequest> | undefined;
       const translate = () => {
@@ -67,6 +68,7 @@ export function createIngress(parts: IngressParts) {
     },
     createMessage(call: RawCall) {
       const request = readMessagesRequest(call.body);
+      pipeline.refuseStorage(request);
       const { model, messages, system, tools, max_tokens: most } = request;
       const id = makeId('msg_');
       const stops = request.stop_sequences ?? [];
@@ -93,6 +95,7 @@ export function createIngress(parts: IngressParts) {
       const { requestId } = head;
       reply.header('request-id', requestId);
       const request = readCountRequest(call.body);
+      pipeline.refuseStorage(request);
       const incoming = { holder, requestId, presence: watchCaller(reply.raw), operation: 'count_tokens' } as const;
       const form = laneForm(call, { lane: countTokensLane, request, passedQuery: MESSAGES_QUERY });
       const counted = await pipeline.countTokens(incoming, form);

@@ -141,3 +141,103 @@ function storedObject({ id, kind, api, detail }: UpstreamObjectRow): StoredObjec
 function ownerOf({ owner, id }: Owned): string {
   return owner === '' ? id : owner;
 }
+
+/** An address whose scheme is neither https, http nor data. Base64 cannot match, because it has no colon. */
+const STORAGE_ADDRESS = /^\s*(?!https?:|data:)[a-z][a-z\d+.-]{0,30}:\//i;
+const FILE_SCHEME = 'fileid://';
+/** Members whose text a model reads as words, not as an address. */
+const WORDS: ReadonlySet<string> = new Set([
+  ...[
+    'text',
+    'content',
+    'input',
+    'instructions',
+    'system',
+    'prompt',
+    'suffix',
+    'stop',
+    'stop_sequences',
+    'stopSequences',
+  ],
+  ...['arguments', 'output', 'refusal', 'thinking', 'signature', 'thoughtSignature', 'reasoning', 'reasoning_content'],
+  ...['reasoning_signature', 'encrypted_content', 'summary', 'title', 'name', 'filename', 'file_name', 'displayName'],
+  ...['description', 'context', 'code', 'query', 'queries', 'documents', 'user', 'id', 'model'],
+]);
+/** Members whose value belongs to tools, schemas, earlier answers or the caller, and which no model API reads addresses from. */
+const OPAQUE: ReadonlySet<string> = new Set([
+  ...[
+    'parameters',
+    'parametersJsonSchema',
+    'input_schema',
+    'output_schema',
+    'schema',
+    'response_format',
+    'responseSchema',
+  ],
+  ...[
+    'responseJsonSchema',
+    'args',
+    'response',
+    'annotations',
+    'citations',
+    'input_examples',
+    'metadata',
+    'labels',
+    'logit_bias',
+  ],
+]);
+
+/**
+ * Returns what refuses a request that names an object in storage, such as `s3://bucket/key`, outside the allowed prefixes. The
+ * model API would read it with the operator's credentials, which may read more than the caller. It looks at members of any name,
+ * because model APIs have many fields for addresses.
+ */
+export function createRefuseStorage(allowed: readonly string[]): (request: object) => void {
+  const isAllowed = (address: string): boolean =>
+    allowed.some((prefix) => address.startsWith(prefix)) && !/(?:\/|%2f)(?:\.|%2e){1,2}(?:\/|%2f|$)|\\/i.test(address);
+
+  /** Returns the path below a value that holds a refused address: empty for the value itself. */
+  function pathIn(value: unknown, member: string, isSystem: boolean): string | undefined {
+    if (typeof value === 'string') {
+      const isAddress = STORAGE_ADDRESS.test(value);
+      if (isAddress && !WORDS.has(member)) return isAllowed(value) ? undefined : '';
+      // Qwen reads files that are named in the text of a message.
+      if (!(isSystem ? value.includes(FILE_SCHEME) : isAddress && value.trimStart().startsWith(FILE_SCHEME)))
+        return undefined;
+      return WORDS.has(member) && !value.split(',').every((name) => isAllowed(name.trim())) ? '' : undefined;
+    }
+    if (typeof value !== 'object' || value === null) return undefined;
+    if (Array.isArray(value)) {
+      for (let index = 0; index < value.length; index += 1) {
+        const found = pathIn(value[index], member, isSystem);
+        if (found !== undefined) return `/${index}${found}`;
+      }
+      return undefined;
+    }
+    return pathInObject(value as Readonly<Record<string, unknown>>, isSystem);
+  }
+
+  function pathInObject(object: Readonly<Record<string, unknown>>, wasSystem: boolean): string | undefined {
+    const { type, role } = object;
+    const isSystem = wasSystem || role === 'system' || role === 'developer';
+    for (const name in object) {
+      const value = object[name];
+      if (typeof value === 'object' && (OPAQUE.has(name) || isOpaque(type, name))) continue;
+      // The source of a search result is a label.
+      if (type === 'search_result' && name === 'source') continue;
+      const found = pathIn(value, name, isSystem || name === 'system' || name === 'instructions');
+      if (found !== undefined) return `/${name}${found}`;
+    }
+    return undefined;
+  }
+
+  return (request) => {
+    const path = pathIn(request, '', false);
+    if (path !== undefined) throw nothingStored({ id: '', path });
+  };
+}
+
+/** Whether a member is the input of a tool, which may be any JSON. */
+function isOpaque(type: unknown, name: string): boolean {
+  return name === 'input' && typeof type === 'string' && type.endsWith('tool_use');
+}

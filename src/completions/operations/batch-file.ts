@@ -30,6 +30,12 @@ export interface BatchPlan {
 /** What a request of the Responses API names that the API keeps. */
 export type StoredInResponses = (request: ResponsesRequest) => readonly Reference[];
 
+interface LineChecks {
+  readonly storedInResponses: StoredInResponses;
+  /** Throws for a request that names an object in storage which the operator has not allowed. */
+  refuseStorage(request: object): void;
+}
+
 export interface BatchFile {
   readonly plan: BatchPlan;
   /** The file with the model API's own name of the model. */
@@ -50,7 +56,7 @@ const ENDPOINTS: readonly string[] = [...WRITES_ANSWERS, '/v1/embeddings', '/v1/
  */
 export async function readBatchFile(
   file: Buffer,
-  storedInResponses: StoredInResponses,
+  checks: LineChecks,
   upstreamModelOf: (model: string) => string,
 ): Promise<BatchFile> {
   const written: string[] = [];
@@ -65,7 +71,7 @@ export async function readBatchFile(
     number += 1;
     if (isBlank(bytes)) continue;
     if (written.length >= MAX_LINES) throw refused(number, `a batch has at most ${MAX_LINES} lines`);
-    const line = readLine(bytes, number, storedInResponses);
+    const line = readLine(bytes, number, checks);
     plan ??= {
       ...lineHead(line),
       upstreamModel: upstreamModelOf(line.model),
@@ -106,7 +112,7 @@ function lineHead({ model, endpoint }: BatchLine): Pick<BatchPlan, 'model' | 'en
   return { model, endpoint };
 }
 
-function readLine(bytes: Buffer, number: number, storedInResponses: StoredInResponses): BatchLine {
+function readLine(bytes: Buffer, number: number, { storedInResponses, refuseStorage }: LineChecks): BatchLine {
   const whole = asObject(parseLine(bytes, number));
   const request = asObject(whole?.body);
   if (whole === undefined || request === undefined) throw refused(number, 'it is not an object with a body');
@@ -116,6 +122,7 @@ function readLine(bytes: Buffer, number: number, storedInResponses: StoredInResp
     throw refused(number, `its url must be one of ${ENDPOINTS.join(', ')}`);
   }
   if (typeof model !== 'string' || model === '') throw refused(number, 'its body names no model');
+  refuseStorage(request);
   refuseStored(url, request, number, storedInResponses);
   return { whole, request, model, endpoint: url };
 }

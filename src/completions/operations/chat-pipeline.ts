@@ -7,6 +7,7 @@ import { statusOf } from '../errors.ts';
 import { guardAnswer } from '../guardrails/guard-answer.ts';
 import type { Guardrails } from '../guardrails/guardrails.ts';
 import type { Admissions } from '../keys/admission.ts';
+import { createRefuseStorage } from '../lanes/upstream-objects.ts';
 import { createCallIds } from '../metering/usage-meter.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
 import { estimatedUsage, estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage.ts';
@@ -29,12 +30,16 @@ export interface PipelineOptions extends Pick<Runtime, 'clock' | 'makeId'> {
   readonly priceOf: PriceOf;
   /** Whether translated answers tell what they cost, where their form allows it. */
   readonly usageCost?: boolean;
+  /** Prefixes of the addresses in storage that callers may name. */
+  readonly storageAllow?: readonly string[];
   /** Undefined: nothing is checked. */
   readonly guardrails?: Guardrails | undefined;
 }
 
 /** The steps of any request: resolve, admit, attempt. Then the response is relayed, and the call is settled. */
 export interface ChatPipeline extends Pick<CallAdmission, 'admit' | 'planFor' | 'resolvable'> {
+  /** Throws NOTHING_STORED for a request that names an object in storage which the operator has not allowed. */
+  readonly refuseStorage: (request: object) => void;
   admitChat(call: IncomingCall, request: ChatRequest): AdmittedCall | Promise<AdmittedCall>;
   /** Tries targets until one responds. Settles a failed call; after a success, `finish` must be called. */
   attempt<Result>(call: AdmittedCall, run: (attempt: Attempt) => Promise<Result>): Promise<Attempted<Result>>;
@@ -137,6 +142,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
 
   const pipeline: ChatPipeline = {
     guards: guardrails,
+    refuseStorage: createRefuseStorage(options.storageAllow ?? []),
     async guardRequest(call, request) {
       if (guardrails?.checks('request') !== true) return request;
       try {
@@ -163,6 +169,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     admit: admission.admit,
     resolvable: admission.resolvable,
     admitChat(call, request) {
+      pipeline.refuseStorage(request);
       refuseStoredFiles(request.messages);
       return pipeline.admit(call, request.model, {
         prompt: estimatePromptTokens(request),

@@ -134,6 +134,7 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
 
   return async (asked, given) => {
     const { bytes, request } = given;
+    pipeline.refuseStorage(request);
     if (bytes.length > MIN_LARGE_BODY) await afterOthers();
     const { strict, incoming } = readIncoming(asked, 'embeddings', bytes, strictParams());
     const call = await pipeline.admit(incoming, request.model, { prompt: tokensOfCharacters(bytes.length), answer: 0 });

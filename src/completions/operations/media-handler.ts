@@ -145,6 +145,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
       // Browsers send forms of any page without asking, so JSON alone does not need this.
       if (isForm(head.headers['content-type']) && !allowsOrigin(head)) refuseOrigin(head);
       const given = kind.read(body, head.headers['content-type']);
+      pipeline.refuseStorage(given.fields);
       if (body.length > MIN_LARGE_BODY) await afterOthers();
       const { incoming } = readIncoming(asked, kind.operation, given.text);
       const call = await pipeline.admit(incoming, given.model, given.estimate);

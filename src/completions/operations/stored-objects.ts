@@ -235,7 +235,8 @@ export function createStoredObjects(options: StoredObjectsOptions) {
   /** The lines of a batch decide where its file goes, unless the caller does. */
   async function prepareBatch(file: Buffer, { head, caller: holder }: KeyCall) {
     let apiId = '';
-    const read = await readBatchFile(file, storedInResponses, (model) => {
+    const { refuseStorage } = pipeline;
+    const read = await readBatchFile(file, { storedInResponses, refuseStorage }, (model) => {
       const { targets } = pipeline.planFor(holder, model);
       const named = head.headers[API_HEADER];
       const target = targets.find((each) => named === undefined || each.apiId === named);

@@ -85,6 +85,7 @@ export function createTextHandler(options: TextHandlerOptions) {
     async (asked: Call<KeyHolder, Buffer>): Promise<unknown> => {
       const { body: bytes, reply } = asked;
       const request = readRequest(bytes);
+      pipeline.refuseStorage(request);
       if (bytes.length > MIN_LARGE_BODY) await afterOthers();
       const { strict, incoming } = readIncoming(asked, 'text_completion', bytes, strictParams());
       const call = await pipeline.admit(incoming, request.model, {

@@ -57,6 +57,7 @@ export async function startIngress(t: TestContext, runChat: RunChat, clock: Cloc
 /** A pipeline whose calls are all translated, and answered by the test. */
 function pipelineOf(runChat: RunChat): IngressParts['pipeline'] {
   return {
+    refuseStorage: () => undefined,
     async admit(call, model) {
       let headers: Readonly<Record<string, string>> = {};
       const settled = { attempts: 1, target: undefined, firstToken: () => undefined, settle: () => undefined };

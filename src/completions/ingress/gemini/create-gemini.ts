@@ -31,7 +31,7 @@ import { plainNames, storedInGemini, withOwnSignatures } from './gemini-content.
 import { decodeGeminiRequest } from './gemini-request.ts';
 
 export interface GeminiParts extends IngressCallOptions, Pick<Runtime, 'makeId'> {
-  readonly pipeline: Pick<ChatPipeline, 'admit' | 'openForeign' | 'countTokens'>;
+  readonly pipeline: Pick<ChatPipeline, 'admit' | 'openForeign' | 'countTokens' | 'refuseStorage'>;
   readonly embed: Embed;
   readonly models: Models;
 }
@@ -55,6 +55,7 @@ export function createGemini(parts: GeminiParts) {
 
   function generate(call: RawCall, model: string, stream: boolean): Promise<unknown> {
     const request = readRequest(call.body);
+    pipeline.refuseStorage(request);
     refuseStored(request);
     const { contents, systemInstruction, tools, generationConfig: config } = request;
     const { thinkingConfig: thinking, maxOutputTokens: most, candidateCount: n } = config ?? {};
@@ -82,6 +83,7 @@ export function createGemini(parts: GeminiParts) {
   async function countTokens(call: RawCall, model: string): Promise<unknown> {
     const { head, caller: holder, reply } = call;
     const request = readCountRequest(call.body);
+    pipeline.refuseStorage(request);
     const { contents, generateContentRequest: whole } = request;
     const prompt = whole ?? (contents === undefined ? undefined : { contents });
     if (prompt === undefined) throw invalidField('/contents', 'is missing');
