@@ -231,6 +231,8 @@ test('what Google keeps for its account is refused: cached prompts, uploaded fil
     [{ ...hello, cached_content: 'cachedContents/1' }, 'cachedContent'],
     [file('files/abc'), 'contents.0.parts.0.fileData.fileUri'],
     [file('https://generativelanguage.googleapis.com/v1beta/files/abc'), 'contents.0.parts.0.fileData.fileUri'],
+    [file('https://generativelanguage.googleapis.com:443/v1beta/files/abc'), 'contents.0.parts.0.fileData.fileUri'],
+    [file(' https://generativelanguage.googleapis.com./v1beta/files/abc'), 'contents.0.parts.0.fileData.fileUri'],
     [{ ...hello, tools: [{ file_search: { file_search_store_names: ['fileSearchStores/a'] } }] }, 'tools.0.fileSearch'],
   ] as const) {
     for (const name of ['gem/big:generateContent', 'gem/big:countTokens', 'plain/big:generateContent']) {
