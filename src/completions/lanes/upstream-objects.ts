@@ -162,6 +162,7 @@ const WORDS: ReadonlySet<string> = new Set([
   ...['arguments', 'output', 'refusal', 'thinking', 'signature', 'thoughtSignature', 'reasoning', 'reasoning_content'],
   ...['reasoning_signature', 'encrypted_content', 'summary', 'title', 'name', 'filename', 'file_name', 'displayName'],
   ...['description', 'context', 'code', 'query', 'queries', 'documents', 'user', 'id', 'model'],
+  ...['call_id', 'tool_call_id', 'tool_use_id', 'prompt_cache_key', 'safety_identifier'],
 ]);
 /** Members whose value belongs to tools, schemas, earlier answers or the caller, and which no model API reads addresses from. */
 const OPAQUE: ReadonlySet<string> = new Set([
