@@ -199,7 +199,7 @@ test('DA-8: mailed links lead to pages: an invitation is accepted, and a forgott
   const forgot = await openPage(t, `${program.url}/console/forgot`);
   await forgot.page.getByLabel('E-mail address').fill('ada@example.com');
   await forgot.page.getByRole('button', { name: 'Mail me a link' }).click();
-  await forgot.page.getByText('a link is on its way').waitFor();
+  await forgot.page.getByText('a link was mailed to it').waitFor();
   const link = await until('the mail', async () => {
     const outbox = join(program.dataDirectory, 'outbox');
     // A draft gets its final name when the mail is whole: reading it would race with that.

@@ -49,7 +49,7 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await row.waitFor();
   await untilEqual(() => page.locator('.figures dd').first().innerText(), '2', 'the total is the sum of its parts');
   await page
-    .getByText('No call cost anything: these models are free or have no price. The chart shows tokens')
+    .getByText('The calls cost nothing: these models are free or have no price. The chart shows tokens')
     .waitFor();
   const tokens = page.getByRole('img', { name: /^Tokens for each day by model, / });
   await tokens.waitFor();

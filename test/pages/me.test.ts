@@ -48,7 +48,7 @@ test('the own account: name, password, logins, access tokens', async (t) => {
   await password.getByText('The current password is wrong.').waitFor();
   await password.getByLabel('Current password').fill(PASSWORD);
   await password.getByRole('button', { name: 'Change the password' }).click();
-  await password.getByText('Your password is changed').waitFor();
+  await password.getByText('Your password was changed').waitFor();
 
   // The login session was replaced: the page goes on with the new one.
   const tokens = part(page, 'Access tokens');

@@ -49,7 +49,7 @@ test('DU-8: the first administrator is made on the set-up page, whose link works
   assert.equal(login.status, 200);
 
   const second = await openPage(t, link);
-  await second.page.getByText('There is an administrator already').waitFor();
+  await second.page.getByText('An administrator exists already').waitFor();
   await untilEqual(() => second.page.getByRole('button', { name: 'Create' }).isVisible(), false);
   const again = await fetch(`${program.url}/api/auth/setup`, {
     method: 'POST',

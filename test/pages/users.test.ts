@@ -35,7 +35,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   await invitations.getByLabel('Mail the link').uncheck();
   await invitations.getByLabel('Role of the new account').selectOption('operator');
   await invitations.getByRole('button', { name: 'Invite' }).click();
-  await invitations.getByText('shown only this once').waitFor();
+  await invitations.getByText('It is not shown again').waitFor();
   const cleo = invitations.getByRole('listitem').filter({ hasText: 'cleo@example.com as operator' });
   await cleo.getByRole('button', { name: 'Revoke' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke it' }).click();
