@@ -286,7 +286,7 @@ export const linkAllow = setting.list(setting.cidr({}), {
 
 export const storageAllow = setting.list(
   setting.text({
-    pattern: '^(?!https?:|data:)[a-z][a-z0-9+.-]{0,30}://[^/\\s]+/(\\S*/)?$',
+    pattern: '^(?!https?:)(?!data:)[a-z][a-z0-9+.-]{0,30}://[^/\\s]{1,255}/(\\S*/)?$',
     expects:
       'a scheme other than http, https and data, a bucket, and a slash at the end, such as s3://acme-public/ or gs://acme-docs/reports/',
   }),

@@ -39,7 +39,8 @@ const judgedPatterns: readonly { source: RegExp; because: string }[] = [
     because: 'a token starts only where none goes on, and its parts are parted by a dot that no part holds',
   },
   {
-    source: /(?<![A-Za-z0-9])(?:tsk_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{16,}/,
+    source:
+      /(?<![A-Za-z0-9])(?:tsk_|tpt_|trk_|agt_|whs_|sk-|sk_|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{16,}/,
     because: 'whatever follows a prefix is taken as far as it goes, and nothing comes after it: no way back is tried',
   },
   {

@@ -143,7 +143,7 @@ function ownerOf({ owner, id }: Owned): string {
 }
 
 /** An address whose scheme is neither https, http nor data. Base64 cannot match, because it has no colon. */
-const STORAGE_ADDRESS = /^\s*(?!https?:|data:)[a-z][a-z\d+.-]{0,30}:\//i;
+const STORAGE_ADDRESS = /^\s*(?!https?:)(?!data:)[a-z][a-z\d+.-]{0,30}:\//i;
 const FILE_SCHEME = 'fileid://';
 /** Members whose text a model reads as words, not as an address. */
 const WORDS: ReadonlySet<string> = new Set([

@@ -78,11 +78,11 @@ function refuseCachedPrompt(fields: JsonObject): void {
   }
 }
 
-const UPLOADED = /^\s*(?:files\/|https?:\/\/[^/]{1,255}\.googleapis\.com\.?(?::\d{0,5})?\/(?:[^?#]{0,255}\/)?files\/)/i;
+const UPLOADED = /^(?:files\/|https?:\/\/[^/]{1,255}\.googleapis\.com\.?(?::\d{0,5})?\/(?:[^?#]{0,255}\/)?files\/)/i;
 
 /** Returns whether a file was uploaded to Google's API, by its name or its address there. Any other address is a file of the web. */
 export function isUploaded(uri: string): boolean {
-  return UPLOADED.test(uri);
+  return UPLOADED.test(uri.trim());
 }
 
 export function generatePath(model: string, stream: boolean, host: GoogleHost = 'google'): string {
