@@ -53,7 +53,8 @@ export async function benchSubmits({ rounds, roundMs }: { rounds: number; roundM
       const start = performance.now();
       for (let count = 0; performance.now() - start < ms; count += 1) {
         const due = start + (count * 1000) / perSecond;
-        if (due > performance.now()) await sleep(due - performance.now());
+        const restMs = due - performance.now();
+        if (restMs > 0) await sleep(restMs);
         pending.push(submit().then(() => void took.push(performance.now() - due)));
       }
       await Promise.all(pending);
