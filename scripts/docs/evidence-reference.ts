@@ -36,6 +36,12 @@ export const PROMISES: readonly PromiseRow[] = [
     ],
   },
   {
+    promise: 'Two bridges on one PostgreSQL share the waiting jobs, and run each of them once.',
+    section: 'shared-jobs',
+    tried: [['jobs on two bridges', 'jobs']],
+    result: [['jobs run twice', 'jobs that ran twice']],
+  },
+  {
     promise: 'Turns, jobs and streams on three instances survive kills, freezes, outages, network cuts and restarts.',
     section: 'cluster',
     tried: ['turns', 'jobs', ['streamed answers', 'streams']],
