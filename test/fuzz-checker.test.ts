@@ -34,3 +34,14 @@ test('a file that tried nothing did not hold anything', () => {
 test('a try that takes longer than a second misses the goal', () => {
   assert.equal(figuresOf([held], [{ ...counted, longestMs: 1001 }])[3]?.met, false);
 });
+
+test('a full run tries as often as its goal says', () => {
+  const goals = [1200, 1201].map((least) => figuresOf([held], [counted], least)[1]);
+  assert.deepEqual(
+    goals.map((one) => [one?.goal, one?.met]),
+    [
+      ['≥ 1,200', true],
+      ['≥ 1,201', false],
+    ],
+  );
+});

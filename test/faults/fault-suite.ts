@@ -39,6 +39,11 @@ export function workFigure(name: string, count: number): FaultFigure {
   return { name, value: count.toLocaleString('en'), goal: '> 0', met: count > 0, isEmpty: count === 0 };
 }
 
+/** How much was done, against the least that a full run does. */
+export function leastFigure(name: string, count: number, least: number): FaultFigure {
+  return { name, value: count.toLocaleString('en'), goal: `≥ ${least.toLocaleString('en')}`, met: count >= least };
+}
+
 /** The figures that missed their goals, without work that was never done: that is a violation. */
 export function missedGoals(figures: readonly FaultFigure[]): FaultFigure[] {
   return figures.filter(({ met, isEmpty = false }) => !met && !isEmpty);

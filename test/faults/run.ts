@@ -11,7 +11,7 @@ import { fanOutFaults } from './fan-out/fan-out-faults.ts';
 import { figuresTable, withSuiteRun } from './fault-report.ts';
 import { type FaultSuite, missedGoals, untried } from './fault-suite.ts';
 import { forwardingFaults } from './forwarding/link-faults.ts';
-import { fuzzFaults } from './fuzz/fuzz-faults.ts';
+import { fuzzFaults, parserFaults } from './fuzz/fuzz-faults.ts';
 import { jobsFaults } from './jobs/kill-cycles.ts';
 import { sharedJobsFaults } from './jobs/shared-jobs.ts';
 import { takeoverFaults } from './jobs/takeover.ts';
@@ -67,6 +67,7 @@ const SUITES: Readonly<Record<string, SuiteRow>> = {
   slow: { run: slowFaults, cycles: 2000 },
   // So many times as long as in `npm test`.
   fuzz: { run: fuzzFaults, cycles: 50 },
+  parsers: { run: parserFaults, cycles: 1060 },
   // Minutes.
   soak: { run: soakFaults, cycles: 10 },
   sockets: { run: socketsFaults, cycles: 10 },

@@ -1,5 +1,5 @@
 import type { CountedTries } from '../../kit/count-tries.ts';
-import { countFigure, type FaultFigure, longestFigure, neverFigure } from '../fault-suite.ts';
+import { countFigure, type FaultFigure, leastFigure, longestFigure, neverFigure } from '../fault-suite.ts';
 
 /** How the properties of one file ended. */
 export interface FuzzRun {
@@ -22,13 +22,15 @@ export function checkRun(runs: readonly FuzzRun[], counted: readonly CountedTrie
   ];
 }
 
-export function figuresOf(runs: readonly FuzzRun[], counted: readonly CountedTries[]): FaultFigure[] {
+export function figuresOf(
+  runs: readonly FuzzRun[],
+  counted: readonly CountedTries[],
+  minTries?: number,
+): FaultFigure[] {
+  const tries = counted.reduce((sum, one) => sum + one.tries, 0);
   return [
     countFigure('files of properties', runs.length),
-    countFigure(
-      'tries',
-      counted.reduce((sum, { tries }) => sum + tries, 0),
-    ),
+    minTries === undefined ? countFigure('tries', tries) : leastFigure('tries', tries, minTries),
     neverFigure('files in which something did not hold', runs.filter(hasFailed).length),
     longestFigure(
       'a single try, at most',
