@@ -48,6 +48,16 @@ test('a session that is being ended counts until its end is acknowledged, and no
   assert.match(violation ?? '', /had ended at 520/);
 });
 
+test('failures while a login was under way may have locked early, so that those after it were not counted', () => {
+  const during = [1, 2, 3, 4, 5].map((index) => ({ ...refusedLogin(99), endedAt: 110 + index }) as AccountEvent);
+  const after = [1, 2, 3, 4, 5].map((index) => refusedLogin(20_000 + 10 * index));
+  const later = (moment: number) => at(moment, { kind: 'login', address, password: 'p1' });
+  const isFound = (events: readonly AccountEvent[]) => checkAccounts([setUp, ...events], stored, 0).length > 0;
+  assert.equal(isFound([registered, loggedIn, ...during, ...after, later(31_000)]), false);
+  assert.equal(isFound([registered, loggedIn, ...during.slice(1), ...after, later(31_000)]), true);
+  assert.equal(isFound([registered, loggedIn, ...during.slice(1), ...after, later(50_020)]), false);
+});
+
 test('each thing that must not happen to people and their sessions is found', () => {
   const ended = at(500, { kind: 'end', by: 'r1' });
   const others = at(500, { kind: 'end-others', by: 'r9' });

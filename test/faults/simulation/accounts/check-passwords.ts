@@ -27,10 +27,11 @@ export function checkPasswords(calls: readonly AccountEvent[], events: readonly 
     const mayCount = validity !== undefined && validity.from <= endedAt && validity.endsAt > startedAt;
     if (outcome === 'ok' && !mayCount)
       return [`${email} logged in at ${endedAt} with "${password}", which did not count`];
-    const failures = failuresBefore(login, calls).filter((failed) => !validities.has(`${email} ${failed.password}`));
-    const fifth = failures[TRIES - 1];
-    if (isWallRight && outcome === 'ok' && fifth !== undefined && startedAt < fifth.startedAt + LOCK_MS) {
-      return [`${email} logged in at ${endedAt} from ${login.address}, after ${failures.length} failures`];
+    const { counted, inDoubt } = failuresBefore(login, calls);
+    const sure = counted.filter((failed) => !validities.has(`${email} ${failed.password}`));
+    const unsure = [...inDoubt, ...counted.filter((failed) => !sure.includes(failed))];
+    if (isWallRight && outcome === 'ok' && isSurelyLocked(startedAt, sure, unsure)) {
+      return [`${email} logged in at ${endedAt} from ${login.address}, after ${sure.length} failures`];
     }
     const counts = validity !== undefined && validity.surelyFrom < startedAt && validity.mayEndAt > endedAt;
     const isRefused = outcome === 'fail' && code === 'INVALID_CREDENTIALS';
@@ -59,31 +60,52 @@ function findValidities(calls: readonly AccountEvent[]): Map<string, Validity> {
   return validities;
 }
 
+interface Failures {
+  readonly counted: readonly LoginEvent[];
+  /** Under way at the same time as what forgets failures, or as the login itself. */
+  readonly inDoubt: readonly LoginEvent[];
+}
+
+const NO_FAILURES: Failures = { counted: [], inDoubt: [] };
+
 /**
  * Refusals for the same account, since there is one, from the same address, since something went well there. A new
  * password, set from anywhere, forgets the guesses at the old one. None when it is not known of one whether it was counted,
  * or whether a password was set.
  */
-function failuresBefore(login: LoginEvent, calls: readonly AccountEvent[]): LoginEvent[] {
+function failuresBefore(login: LoginEvent, calls: readonly AccountEvent[]): Failures {
   const made = calls.find(({ kind, email }) => kind === 'register' && email === login.email);
-  let since = made?.endedAt ?? NEVER;
+  let since = { startedAt: made?.startedAt ?? NEVER, endedAt: made?.endedAt ?? NEVER };
   let failures: LoginEvent[] = [];
   for (const call of calls) {
     if (call.email !== login.email || !('address' in call)) continue;
     const isNewPassword = call.kind === 'password' && call.outcome !== 'fail';
     if (call.address !== login.address && !isNewPassword) continue;
     // A new password that is set at the same time may forget the failures before the login is judged.
-    if (isNewPassword && call.startedAt <= login.endedAt && call.endedAt > login.startedAt) return [];
-    if (call.endedAt > login.startedAt || call.startedAt >= login.startedAt) continue;
-    if (call.outcome === 'unknown') return [];
+    if (isNewPassword && call.startedAt <= login.endedAt && call.endedAt > login.startedAt) return NO_FAILURES;
+    if (call.startedAt >= login.startedAt) continue;
+    if (call.endedAt > login.startedAt && call.outcome !== 'fail') continue;
+    if (call.outcome === 'unknown') return NO_FAILURES;
     if (call.outcome === 'ok') {
-      // What was under way then may have been counted before, and forgotten with the rest.
-      since = Math.max(since, call.endedAt);
-      failures = [];
-    } else if (call.kind === 'login' && call.code === 'INVALID_CREDENTIALS' && call.startedAt >= since)
+      since = call;
+      failures = failures.filter(({ endedAt }) => endedAt > call.startedAt);
+    } else if (call.kind === 'login' && call.code === 'INVALID_CREDENTIALS' && call.endedAt > since.startedAt)
       failures.push(call);
   }
-  return failures;
+  const isCounted = ({ startedAt, endedAt }: LoginEvent) => startedAt >= since.endedAt && endedAt <= login.startedAt;
+  return { counted: failures.filter(isCounted), inDoubt: failures.filter((failure) => !isCounted(failure)) };
+}
+
+/**
+ * However many of the failures in doubt were counted. While a lock lasts none is counted, so a lock that began earlier
+ * also ends earlier than one that only the last failures led to.
+ */
+function isSurelyLocked(moment: number, sure: readonly LoginEvent[], unsure: readonly LoginEvent[]): boolean {
+  const starts = sure.map(({ startedAt }) => startedAt).sort((one, other) => one - other);
+  return [...unsure, undefined].every((_, count) => {
+    const fifth = count < TRIES ? starts[TRIES - 1 - count] : undefined;
+    return fifth !== undefined && moment < fifth + LOCK_MS;
+  });
 }
 
 /** Four that may have been counted are enough with one that is under way. */
