@@ -19,12 +19,22 @@ export async function startModel(scope: Scope, modelApi: URL) {
   return { upstream, completions: { apis } };
 }
 
-/** Completions in front of a model API that runs in a process of its own; its models are `fake/...`. */
-export async function startBeforeModel(scope: Scope, modelApi: URL): Promise<ProgramBeforeModel> {
+interface ProgramStart {
+  /** Which services; none for all. */
+  readonly services?: readonly string[];
+  readonly settings?: object;
+}
+
+/** The program, completions alone unless told otherwise, in front of a model API that runs in a process of its own; its models are `fake/...`. */
+export async function startBeforeModel(
+  scope: Scope,
+  modelApi: URL,
+  { services = ['completions'], settings = {} }: ProgramStart = {},
+): Promise<ProgramBeforeModel> {
   const { upstream, completions } = await startModel(scope, modelApi);
   const folder = await temporaryFolder(scope);
   const config = join(folder, 'trestle.yaml');
-  await writeFile(config, JSON.stringify({ completions }), { mode: 0o600 });
-  const args = ['completions', '--config', config, '--log-level', 'silent'];
+  await writeFile(config, JSON.stringify({ ...settings, completions }), { mode: 0o600 });
+  const args = [...services, '--config', config, '--log-level', 'silent'];
   return { program: await startProgram(scope, { args, dataDirectory: folder }), upstream };
 }

@@ -32,6 +32,8 @@ for (const wrong of [
   { ...call, status: 502 },
   { ...call, isWhole: false },
   { ...left, status: 200 },
+  { ...call, name: 'turn', status: 200, isWhole: false },
+  { ...call, name: 'login', status: -1, problem: 'TypeError: fetch failed' },
 ]) {
   test(`a call "${wrong.name}" with ${wrong.status}, ${wrong.isWhole ? 'whole' : 'cut'}, is a violation`, () => {
     const operations = [wrong as Operation, ...steady];

@@ -2,7 +2,17 @@ import { quantile } from '../../kit/samples.ts';
 import { type FaultFigure, neverFigure, workFigure } from '../fault-suite.ts';
 
 /** The kinds of call, and the status that each must get; 0: the client leaves before the end. */
-export const CALLS = { whole: 200, stream: 200, refused: 400, unknown: 404, hang: 0 } as const;
+const COMPLETIONS = { whole: 200, stream: 200, refused: 400, unknown: 404, hang: 0 } as const;
+const OTHERS = {
+  turn: 200,
+  streamedTurn: 200,
+  socketTurn: 200,
+  leftTurn: 0,
+  job: 200,
+  login: 200,
+  lists: 200,
+} as const;
+const CALLS = { ...COMPLETIONS, ...OTHERS };
 export type CallName = keyof typeof CALLS;
 
 /** How a call ended: with which status, and whether nothing of its answer was missing. */
@@ -10,6 +20,8 @@ export interface CallEnd {
   readonly name: CallName;
   readonly status: number;
   readonly isWhole: boolean;
+  /** Why there was no answer at all. */
+  readonly problem?: string;
 }
 
 /** What was done and seen, one line of the log for each second: a day has too many calls for a line each. */
@@ -31,7 +43,10 @@ export function checkOperations(operations: readonly Operation[]): string[] {
   const wrong = operations.filter((one) => one.kind === 'calls').filter(isWrong);
   const { descriptors } = growthOf(operations);
   return [
-    ...wrong.map(({ name, status, count }) => `${count} calls of the kind "${name}" ended with ${status}, or were cut`),
+    ...wrong.map(
+      ({ name, status, count, problem = '' }) =>
+        `${count} calls of the kind "${name}" ended with ${status}, or were cut ${problem}`,
+    ),
     ...(descriptors > GROWTH_DESCRIPTORS ? [`${descriptors} more files and sockets were open at the end`] : []),
   ];
 }
@@ -45,6 +60,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
   const megabytes = (value: number) => `${Math.round(value / MEGABYTE)} MB`;
   return [
     workFigure('calls', sum(calls)),
+    workFigure('of them turns, jobs, logins and lists', sum(calls.filter(({ name }) => name in OTHERS))),
     neverFigure('of them ended otherwise than they must', sum(calls.filter(isWrong))),
     { name: 'memory (RSS), median', value: megabytes(middle(levels, 'bytes')), goal: '', met: true },
     {

@@ -1,5 +1,5 @@
 import { readdir } from 'node:fs/promises';
-import { Agent, request } from 'node:http';
+import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createScope } from '../../kit/create-scope.ts';
 import { residentBytes } from '../../kit/resident-bytes.ts';
@@ -7,11 +7,11 @@ import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { startBeforeModel } from '../program-before-model.ts';
 import { type CallEnd, type CallName, checkOperations, figuresOf, type Operation } from './check-operations.ts';
+import { callOnce, type SteadyCaller } from './steady-calls.ts';
 
 const MINUTE_MS = 60_000;
 const LOOK_EVERY_MS = 1000;
 const IN_FLIGHT = 16;
-const CALL_LIMIT_MS = 30_000;
 /** What is asked for most stands most often. */
 const MIXTURE: readonly CallName[] = [
   'whole',
@@ -25,15 +25,22 @@ const MIXTURE: readonly CallName[] = [
   'refused',
   'unknown',
 ];
+/** One of so many calls is for the bridge or accounts: each is a dozen requests, or some milliseconds of hashing. */
+const OTHERS_EVERY = 10;
+const OTHERS: readonly CallName[] = ['turn', 'turn', 'streamedTurn', 'leftTurn', 'socketTurn', 'job', 'login', 'lists'];
+const SETTINGS = { agents: { catalog: ['builtin'] }, accounts: { require_verification: false } };
+const PERSON = { email: 'ann@example.org', password: 'copper kettle over the pass' };
 
-/** P-40: so many minutes of calls of all kinds, as fast as they are answered; memory, files and sockets must stay where they are. */
+/** P-40: so many minutes of calls to all services, as fast as they are answered; memory, files and sockets must stay where they are. */
 export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const scope = createScope();
   const random = seededRandom(seed);
   const log = openOperationLog<Operation>('soak');
   try {
-    const { program } = await startBeforeModel(scope, new URL('./steady-model.ts', import.meta.url));
+    const model = new URL('./steady-model.ts', import.meta.url);
+    const { program } = await startBeforeModel(scope, model, { services: [], settings: SETTINGS });
     const { url, pid, stop } = program;
+    await register(url);
     const agent = new Agent({ keepAlive: true });
     scope.after(() => agent.destroy());
     const end = performance.now() + cycles * MINUTE_MS;
@@ -43,10 +50,19 @@ export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
       for (const [end, count] of ends) log.note({ kind: 'calls', ...(JSON.parse(end) as CallEnd), count });
       ends = new Map();
     }
+    let sessions = 0;
+    const caller: SteadyCaller = {
+      ...{ url, agent, ...PERSON },
+      newSession() {
+        sessions += 1;
+        return `soak-${sessions}`;
+      },
+    };
     const load = Array.from({ length: IN_FLIGHT }, async () => {
       while (performance.now() < end) {
-        const name = MIXTURE[Math.floor(random() * MIXTURE.length)] ?? 'whole';
-        const ended = JSON.stringify({ name, ...(await callOnce(agent, url, name)) });
+        const mixture = random() < 1 / OTHERS_EVERY ? OTHERS : MIXTURE;
+        const name = mixture[Math.floor(random() * mixture.length)] ?? 'whole';
+        const ended = JSON.stringify(await callOnce(name, caller));
         ends.set(ended, (ends.get(ended) ?? 0) + 1);
       }
     });
@@ -65,28 +81,11 @@ export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
   }
 };
 
-/** Status 0: it was left, or there was no answer. */
-function callOnce(agent: Agent, url: string, name: CallName): Promise<{ status: number; isWhole: boolean }> {
-  const body = JSON.stringify({
-    model: name === 'unknown' ? 'nobody/knows' : 'fake/m',
-    stream: name === 'stream' || name === 'hang',
-    messages: [{ role: 'user', content: name }],
+async function register(url: string): Promise<void> {
+  const response = await fetch(`${url}/api/auth/register`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ ...PERSON, name: 'Ann' }),
   });
-  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
-  return new Promise((resolve) => {
-    const asked = request(`${url}/v1/chat/completions`, { agent, method: 'POST', headers }, (answer) => {
-      let last = '';
-      answer.setEncoding('latin1').on('data', (piece: string) => {
-        last = (last + piece).slice(-20);
-        if (name === 'hang') asked.destroy();
-      });
-      const isWhole = () => (name === 'stream' ? last.endsWith('data: [DONE]\n\n') : last.endsWith('}'));
-      answer.once('end', () => resolve({ status: answer.statusCode ?? 0, isWhole: isWhole() }));
-      answer.once('error', () => undefined);
-    });
-    asked.setTimeout(CALL_LIMIT_MS, () => asked.destroy());
-    asked.once('error', () => undefined);
-    asked.once('close', () => resolve({ status: 0, isWhole: false }));
-    asked.end(body);
-  });
+  if (!response.ok) throw new Error(`the registration ended with ${response.status}: ${await response.text()}`);
 }

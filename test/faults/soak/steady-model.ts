@@ -10,6 +10,10 @@ const choices = [{ index: 0, message: { role: 'assistant', content: text }, fini
 const whole = JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model: 'm', choices, usage: USAGE });
 
 const server = createServer(async (request, response) => {
+  if (request.method === 'GET') {
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[{"id":"m"}]}');
+    return;
+  }
   let body = '';
   for await (const piece of request) body += piece;
   const { stream, messages } = JSON.parse(body) as { stream?: boolean; messages: { content: string }[] };
