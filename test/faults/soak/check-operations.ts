@@ -60,7 +60,7 @@ export function figuresOf(operations: readonly Operation[]): FaultFigure[] {
   const megabytes = (value: number) => `${Math.round(value / MEGABYTE)} MB`;
   return [
     workFigure('calls', sum(calls)),
-    workFigure('of them turns, jobs, logins and lists', sum(calls.filter(({ name }) => name in OTHERS))),
+    workFigure('turns, jobs, logins and lists among them', sum(calls.filter(({ name }) => name in OTHERS))),
     neverFigure('of them ended otherwise than they must', sum(calls.filter(isWrong))),
     { name: 'memory (RSS), median', value: megabytes(middle(levels, 'bytes')), goal: '', met: true },
     {
