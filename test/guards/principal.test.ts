@@ -6,6 +6,7 @@ import type { RequestHead } from '../../src/platform/http/surface.ts';
 import type { Credential } from '../../src/platform/identity/principal.ts';
 import { GOOD_PASSWORD } from '../kit/accounts/accounts-client.ts';
 import { BRIDGE_TOKEN, bearer, CHAT, type Headers, MASTER_KEY, startPeople } from '../kit/start-people.ts';
+import { until } from '../kit/until.ts';
 
 const people = await startPeople({ after }, { bridge: BRIDGE_TOKEN, completions: MASTER_KEY });
 const { url, send, chat, rpc, logIn, asRoot, newPerson, newToken, setRole, pause, openSocket } = people;
@@ -93,6 +94,32 @@ test('a new role counts from the next request on, and closes the sockets of the 
   await setRole(operator.id, 'readonly');
   assert.equal(await chat(bearer(token)), 403);
   assert.equal((await send('GET', '/v1/models', bearer(token))).status, 200);
+});
+
+test('an operator who may no longer see the work of everyone loses the sockets that do, and nobody else loses any', async () => {
+  const operator = await newPerson('operator');
+  const { token } = await newToken(operator, ['bridge', 'admin']);
+  const ownWork = await newToken(operator, ['bridge']);
+  const page = { cookie: operator.cookie, origin: url };
+  const seeing = [
+    await openSocket(bearer(operator.token)),
+    await openSocket(bearer(token)),
+    await openSocket(page, '/api/bridge/live'),
+  ];
+  const others = [await openSocket(bearer(ownWork.token)), await openSocket(asRoot)];
+  const change = async (mayRead: boolean) => {
+    const { version, matrix } = (await send('GET', '/api/auth/admin/settings', asRoot)).body;
+    const next = { version, matrix: { ...matrix, 'admin.bridge.read': { operator: mayRead } } };
+    assert.equal((await send('POST', '/api/auth/admin/settings', asRoot, next)).status, 200);
+  };
+  await change(false);
+  for (const socket of seeing) assert.equal(await socket.closed(), 1008);
+  const blind = await openSocket(bearer(token));
+  await change(true);
+  for (const socket of [...others, blind]) {
+    socket.call('acp.capabilities', {});
+    await until('the response on a socket that stays open', () => socket.messages.length > 0);
+  }
 });
 
 test('a logout closes the sockets of that login, and those of no other', async () => {

@@ -20,7 +20,7 @@ import type { AccountsSettings } from '../settings.ts';
 import type { AccessTokenRow } from '../storage/accounts-schema.ts';
 import type { ChangedIds } from '../storage/guarded-writes.ts';
 import type { AccessTokenStore, CredentialCheckStore } from '../storage/token-stores.ts';
-import { createLiveCredentials } from './live-credentials.ts';
+import { createLiveCredentials, type NewCredential } from './live-credentials.ts';
 import { namesIssuer, type SignedTokens } from './signed-tokens.ts';
 
 /** What personal access tokens begin with. */
@@ -77,6 +77,12 @@ interface HeldToken extends Held, FoundToken {
   notedAt: number;
 }
 
+interface NewPrincipal extends NewCredential {
+  readonly granted: readonly Scope[];
+  /** The team that everything done with it is for. */
+  readonly team?: string;
+}
+
 /** Longer text cannot be a token, so no digest is computed for it. */
 const MAX_TOKEN = 128;
 const NOTED_EVERY_MS = 60_000;
@@ -119,6 +125,21 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     used.add({ id: found.row.id, now });
   }
 
+  /**
+   * Describes a caller. The credential also ends when its user may no longer see the work of everyone, because an open
+   * socket would go on showing it.
+   */
+  function principalOf({ granted, team = '', ...given }: NewPrincipal, rules: PermissionMatrix): Principal {
+    const { owner } = given;
+    const stillCounts = async () => {
+      if (!(await given.stillCounts())) return false;
+      return !principal.seesAll || describePrincipal({ owner, credential, granted, team }, await matrix()).seesAll;
+    };
+    const credential = live.create({ ...given, stillCounts });
+    const principal = describePrincipal({ owner, credential, granted, team }, rules);
+    return principal;
+  }
+
   async function readToken(token: string): Promise<HeldToken | undefined> {
     const before = changes;
     const row = await tokens.byHash(tokenKey(token));
@@ -131,9 +152,8 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     if (row.team !== '' && !owner.teams.some(({ id }) => id === row.team)) return undefined;
     const names = [row.id, rawIdOf(owner.id)];
     const stillCounts = async () => (await byToken(token)) !== undefined;
-    const credential = live.create({ id: row.id, owner, names, stillCounts });
-    const scopes = JSON.parse(row.scopes) as Scope[];
-    const principal = describePrincipal({ owner, credential, granted: scopes, team: row.team }, rules);
+    const granted = JSON.parse(row.scopes) as Scope[];
+    const principal = principalOf({ id: row.id, owner, names, stillCounts, granted, team: row.team }, rules);
     const found = {
       row,
       owner,
@@ -188,9 +208,8 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     // Checks the owner too, because a trial may have ended, or a plan may have changed with the settings.
     const stillCounts = async () =>
       (await checkSession(token, as)) !== undefined && (await owners.ownerOf(owner.id))?.state === 'active';
-    const credential = live.create({ id, owner, loggedInAt, names, stillCounts });
     const { revision } = owner;
-    const principal = describePrincipal({ owner, credential, granted: OF_LOGIN }, await matrix());
+    const principal = principalOf({ id, owner, loggedInAt, names, stillCounts, granted: OF_LOGIN }, await matrix());
     // Where several instances share the store, a login that another one has ended must not count for one more request.
     // A row that was read during a change may be older than the change.
     if (freshMs === Number.POSITIVE_INFINITY && before === changes && revision === owner.revision) {
@@ -210,8 +229,8 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     const stillCounts = () => credentials.isLive({ id, owner: claims.owner, now: clock.now() });
     const isInTeam = team === '' || owner.teams.some((one) => one.id === team);
     if (!isInTeam || !(await stillCounts())) return undefined;
-    const credential = live.create({ id, owner, names: [id, rawIdOf(owner.id)], stillCounts });
-    return describePrincipal({ owner, credential, granted: claims.scopes, team }, await matrix());
+    const names = [id, rawIdOf(owner.id)];
+    return principalOf({ id, owner, names, stillCounts, granted: claims.scopes, team }, await matrix());
   }
 
   return {

@@ -7,7 +7,7 @@ interface LiveCredential extends Credential {
   end(): void;
 }
 
-interface NewCredential {
+export interface NewCredential {
   readonly id: string;
   readonly owner: Owner;
   /** Of a login: when it began. */
