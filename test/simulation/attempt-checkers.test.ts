@@ -109,6 +109,14 @@ test('a run of calls in which everything held has no violations', () => {
   );
 });
 
+test('a call and each fallback that it goes on with may end a moment late', () => {
+  const spare = { ...alias, name: 'spare' };
+  const both: AttemptsEvent = { ...setUp, aliases: [{ ...alias, fallbacks: ['spare'] }, spare] } as AttemptsEvent;
+  const late = (ms: number) => checkAttempts([both, asked, { ...refusal, endedAt: refusal.startedAt + ms }], none, 0);
+  assert.deepEqual(late(8120), []);
+  assert.match(late(8121).join(), /was refused 8121 ms after its beginning, and had 8000 ms/);
+});
+
 test('each thing that must not happen to a call is found', () => {
   const again = { ...asked, ask: 2 };
   const wrong: readonly [what: RegExp, events: readonly AttemptsEvent[], stored: StoredUsage][] = [

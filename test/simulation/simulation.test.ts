@@ -87,6 +87,8 @@ const FOUND = [
   ['attempts', 264],
   // Of the checker: a process counts the slots of its window from its own start.
   ['attempts', 706_528],
+  // Of the checker: a call and the fallback that it went on with each waited for an alarm of another call.
+  ['attempts', 906_234],
   // A beginning that may have been stored was taken back after another instance had ended its turn and told of that.
   ['instances', 17944],
   // A turn was ended for a dead instance, and nobody who followed its session was told.

@@ -12,7 +12,7 @@ import { checkSpending } from './check-spending.ts';
 
 /** A directly named model has these. */
 const DIRECT = { retries: 2, totalMs: 600_000 };
-/** Alarms that follow closely upon another wait for each other. */
+/** Alarms that follow closely upon another wait for each other: each plan ends so much later at most. */
 const ALARM_MS = 60;
 const NONE: AttemptsSetUp = { kind: 'set-up', fails: 0, isSlow: 0, aliases: [], budgetUsd: 0 };
 
@@ -58,14 +58,15 @@ function checkCall(call: CallEvent, asked: readonly AskedEvent[], aliases: reado
   if (asked.some(({ at }) => at > call.endedAt)) say('was tried after its end');
   let left = asked;
   let totalMs = 0;
-  for (const plan of plansOf(call.model, aliases)) {
+  const plans = plansOf(call.model, aliases);
+  for (const plan of plans) {
     const begunAt = totalMs === 0 ? call.startedAt : (left[0]?.at ?? 0);
     const tries = takePlan(left, plan, begunAt + plan.totalMs);
     left = left.slice(tries.length);
     totalMs += plan.totalMs;
   }
   if (left.length > 0) say(`was tried too often or too late: ${left.map(({ at, target }) => `${target} at ${at}`)}`);
-  const isOver = call.outcome === 'fail' && call.endedAt > call.startedAt + totalMs + ALARM_MS;
+  const isOver = call.outcome === 'fail' && call.endedAt > call.startedAt + totalMs + plans.length * ALARM_MS;
   if (isOver) say(`was refused ${call.endedAt - call.startedAt} ms after its beginning, and had ${totalMs} ms`);
   return problems;
 }
