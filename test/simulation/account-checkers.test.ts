@@ -48,6 +48,14 @@ test('a session that is being ended counts until its end is acknowledged, and no
   assert.match(violation ?? '', /had ended at 520/);
 });
 
+test('a session that was opened in the same millisecond as all others were ended may have come after', () => {
+  const other = at(500, { kind: 'login', address, password: 'p1', token: 't3', refresh: 'r3' });
+  const ending = (moment: number) => at(moment, { kind: 'end-others', by: 'r1' });
+  assert.deepEqual(checkAccounts([...begun, other, ending(other.endedAt), checked(600, 'r3')], stored, 0), []);
+  const [violation] = checkAccounts([...begun, other, ending(other.endedAt + 1), checked(600, 'r3')], stored, 0);
+  assert.match(violation ?? '', /had ended at 511/);
+});
+
 test('failures while a login was under way may have locked early, so that those after it were not counted', () => {
   const during = [1, 2, 3, 4, 5].map((index) => ({ ...refusedLogin(99), endedAt: 110 + index }) as AccountEvent);
   const after = [1, 2, 3, 4, 5].map((index) => refusedLogin(20_000 + 10 * index));

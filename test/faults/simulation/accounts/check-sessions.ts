@@ -97,7 +97,7 @@ function isBeingEnded(refused: AccountEvent, calls: readonly AccountEvent[]): bo
   );
 }
 
-/** Whether its client had the answer that opened it by then. */
+/** Whether its client had the answer that opened it before. In the same millisecond it may have come after. */
 function isOpenedBefore(
   session: PlayedSession,
   moment: number,
@@ -108,7 +108,7 @@ function isOpenedBefore(
     (call) =>
       'refresh' in call &&
       call.kind !== 'refresh' &&
-      call.endedAt <= moment &&
+      call.endedAt < moment &&
       sessions.get(call.refresh ?? '') === session,
   );
 }
