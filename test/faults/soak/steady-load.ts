@@ -9,8 +9,9 @@ import { startBeforeModel } from '../program-before-model.ts';
 import { type CallEnd, type CallName, checkOperations, figuresOf, type Operation } from './check-operations.ts';
 import { callOnce, type SteadyCaller } from './steady-calls.ts';
 
-const MINUTE_MS = 60_000;
-const LOOK_EVERY_MS = 1000;
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const LOOK_EVERY_MS = SECOND_MS;
 const IN_FLIGHT = 16;
 /** What is asked for most stands most often. */
 const MIXTURE: readonly CallName[] = [
@@ -31,8 +32,8 @@ const OTHERS: readonly CallName[] = ['turn', 'turn', 'streamedTurn', 'leftTurn',
 const SETTINGS = { agents: { catalog: ['builtin'] }, accounts: { require_verification: false } };
 const PERSON = { email: 'ann@example.org', password: 'copper kettle over the pass' };
 
-/** P-40: so many minutes of calls to all services, as fast as they are answered; memory, files and sockets must stay where they are. */
-export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
+/** P-40: so many minutes of calls to all services, as fast as they are answered or so many a second; memory, files and sockets must stay where they are. */
+export const soakFaults: FaultSuite = async ({ cycles, seed, load: callsPerSecond, say }) => {
   const scope = createScope();
   const random = seededRandom(seed);
   const log = openOperationLog<Operation>('soak');
@@ -58,8 +59,11 @@ export const soakFaults: FaultSuite = async ({ cycles, seed, say }) => {
         return `soak-${sessions}`;
       },
     };
+    const everyMs = callsPerSecond === undefined ? 0 : (IN_FLIGHT * SECOND_MS) / callsPerSecond;
     const load = Array.from({ length: IN_FLIGHT }, async () => {
-      while (performance.now() < end) {
+      for (let due = performance.now(); due < end; due = Math.max(due + everyMs, performance.now())) {
+        const waitMs = due - performance.now();
+        if (waitMs > 0) await sleep(waitMs);
         const mixture = random() < 1 / OTHERS_EVERY ? OTHERS : MIXTURE;
         const name = mixture[Math.floor(random() * mixture.length)] ?? 'whole';
         const ended = JSON.stringify(await callOnce(name, caller));
