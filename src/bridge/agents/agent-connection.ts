@@ -4,6 +4,7 @@ import { parseJson } from '../../platform/json/parse-json.ts';
 import { createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
 import type { ReachableMcpServer } from '../sessions/mcp-servers.ts';
 import type { PermissionOption, SupervisedTurn, TurnUsage } from './agent-provider.ts';
+import { asObject, objectsIn, shownText, textOf } from './agent-text.ts';
 import type { AcceptedContent, PromptPart } from './prompt-content.ts';
 
 /**
@@ -57,6 +58,25 @@ export interface TerminalLogin {
   /** Whether `args` come after those that the agent is always started with. */
   readonly isAppended: boolean;
   readonly environment: Readonly<Record<string, string>>;
+}
+
+const MAX_LOGIN_METHODS = 16;
+
+/** The ways to log in that an agent offers. Those for a terminal begin with what the agent is started with. */
+export function readLoginMethods(offered: unknown): readonly LoginMethod[] {
+  return objectsIn(offered)
+    .slice(0, MAX_LOGIN_METHODS)
+    .map(({ id, name, description, type, args, env }) => {
+      const texts = Array.isArray(args) ? args.filter((one) => typeof one === 'string') : [];
+      const environment = Object.fromEntries(Object.entries(asObject(env)).map(([key, value]) => [key, textOf(value)]));
+      return {
+        id: textOf(id),
+        name: shownText(name),
+        description: shownText(description),
+        ...(type === 'terminal' && { terminal: { args: texts, isAppended: true, environment } }),
+      };
+    })
+    .filter(({ id }) => id !== '');
 }
 
 /** The members of the turn that a protocol needs, and what the agent gets of its prompt. */

@@ -24,6 +24,29 @@ export function shownText(value: unknown): string {
   return value === undefined || typeof value === 'object' ? '' : String(value);
 }
 
+/** What a block of content shows. */
+export function contentText(content: unknown): string {
+  const { type, text, uri, resource, data, mimeType } = asObject(content);
+  if (type === 'text' && typeof text === 'string') return text;
+  if (type === 'resource_link' && typeof uri === 'string') return uri;
+  // Updates are text: a picture or a sound is named, so that nobody misses it without a sign.
+  if ((type === 'image' || type === 'audio') && typeof data === 'string') {
+    return `[${type} ${shownText(mimeType)}, ${Math.floor((data.length * 3) / 4)} bytes]`;
+  }
+  const { text: embedded } = asObject(resource);
+  return typeof embedded === 'string' ? embedded : '';
+}
+
+/** What a tool shows: text, or the files that it changes. */
+export function contentOf(value: unknown): unknown {
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  const parts = value.map((entry: unknown) => {
+    const { type, content, path } = asObject(entry);
+    return type === 'diff' ? `changed ${shownText(path)}` : contentText(content);
+  });
+  return parts.filter((part) => part !== '').join('\n');
+}
+
 const MAX_VALUE_CHARACTERS = 65_536;
 
 /** Inputs and outputs of tools can be whole files; an event carries the beginning of them. */

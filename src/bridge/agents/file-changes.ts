@@ -1,5 +1,5 @@
 import type { FileChange, PlanEntry } from '../contract/session-update.ts';
-import { asObject, cutText, shownText } from './agent-text.ts';
+import { asObject, cutText, objectsIn, shownText, textOf } from './agent-text.ts';
 
 /** The most characters of the changes of one tool call. */
 const MAX_CHANGES_LENGTH = 65_536;
@@ -53,6 +53,37 @@ export function linesOf(text: string): readonly string[] {
   return (text.endsWith('\n') ? text.slice(0, -1) : text).split('\n');
 }
 
+export interface FileLocation {
+  readonly path: string;
+  readonly line?: number;
+}
+
+export function readLocations(value: unknown): readonly FileLocation[] | undefined {
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  return value.flatMap((location: unknown) => {
+    const { path, line } = asObject(location);
+    if (typeof path !== 'string') return [];
+    return typeof line === 'number' ? [{ path, line }] : [{ path }];
+  });
+}
+
+/** The diffs among the contents of a tool call. */
+export function readDiffs(value: unknown): readonly FileChange[] | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const changes = value.flatMap((entry: unknown) => {
+    const { type, path, oldText, newText } = asObject(entry);
+    if (type !== 'diff' || typeof path !== 'string' || typeof newText !== 'string') return [];
+    return [changeOfTexts(path, typeof oldText === 'string' ? oldText : undefined, newText)];
+  });
+  return changes.length === 0 ? undefined : withinChangeBounds(changes);
+}
+
+/** The files that a tool call is about, and those that it changes. */
+export function pathsOf({ locations, content }: Readonly<Record<string, unknown>>): readonly string[] {
+  const diffs = objectsIn(content).filter(({ type }) => type === 'diff');
+  return [...objectsIn(locations), ...diffs].map(({ path }) => textOf(path)).filter(Boolean);
+}
+
 const MAX_PLAN_ENTRIES = 200;
 const MAX_ENTRY_LENGTH = 1000;
 const PRIORITIES: ReadonlySet<unknown> = new Set(['high', 'medium', 'low']);
@@ -73,4 +104,22 @@ export function readPlan(value: unknown): readonly PlanEntry[] {
       } satisfies PlanEntry,
     ];
   });
+}
+
+/** The members of inputs in which agents name files. */
+export const PATH_MEMBERS: readonly string[] = [
+  ...['path', 'file_path', 'filePath', 'file', 'abs_path', 'notebook_path'],
+  ...['from', 'to', 'grantRoot', 'paths'],
+];
+
+/** An input with the files that an agent names beside it, so that rules and people see them. */
+export function withPaths(input: unknown, paths: readonly string[]): unknown {
+  const fields = isPlainObject(input) ? input : input === undefined || input === null ? {} : { input };
+  const named = new Set(PATH_MEMBERS.flatMap((name) => [fields[name]].flat()));
+  const further = [...new Set(paths)].filter((path) => !named.has(path));
+  return further.length === 0 ? input : { ...fields, paths: [...[fields.paths ?? []].flat(), ...further] };
+}
+
+function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

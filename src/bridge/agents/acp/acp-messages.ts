@@ -1,10 +1,19 @@
 import { pathToFileURL } from 'node:url';
 import type { AnyMessage, ClientContext, ContentBlock, McpServer, Stream } from '@agentclientprotocol/sdk';
 import type { ReachableMcpServer } from '../../sessions/mcp-servers.ts';
-import type { AgentChannel, LoginMethod, RpcMessage } from '../agent-connection.ts';
-import type { AgentEvent, PermissionOption, TurnUsage } from '../agent-provider.ts';
-import { asObject, cutText, objectsIn, shownText, textOf, withinBounds } from '../agent-text.ts';
-import { changeOfTexts, readPlan, withinChangeBounds } from '../file-changes.ts';
+import type { AgentChannel, RpcMessage } from '../agent-connection.ts';
+import type { AgentEvent, PermissionOption, PermissionQuestion, TurnUsage } from '../agent-provider.ts';
+import {
+  asObject,
+  contentOf,
+  contentText,
+  cutText,
+  objectsIn,
+  shownText,
+  textOf,
+  withinBounds,
+} from '../agent-text.ts';
+import { pathsOf, readDiffs, readLocations, readPlan, withPaths } from '../file-changes.ts';
 import type { PromptPart } from '../prompt-content.ts';
 
 const UPDATE = 'session/update';
@@ -57,15 +66,13 @@ type Fields = Readonly<Record<string, unknown>>;
 export interface UpdateReader {
   /** The event to report; undefined for kinds that are unknown or not in the contract. */
   read(update: unknown): AgentEvent | undefined;
+  /** What the agent asks permission for. */
+  readonly asked: ToolCalls['asked'];
   /** How many tokens the conversation takes up now; undefined when the agent did not say. */
   tokensInUse(): number | undefined;
   /** What the conversation has cost so far, in US dollars; undefined when the agent did not say. */
   costUsd(): number | undefined;
 }
-
-const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'completed', 'failed']);
-/** An agent that calls more tools in one turn has the first ones forgotten. */
-const MAX_TOOL_CALLS = 1000;
 
 /**
  * Kinds with an event of their own are in the table. Left out on purpose:
@@ -73,15 +80,15 @@ const MAX_TOOL_CALLS = 1000;
  * compaction_summary_chunk is the agent's note to itself.
  */
 export function createUpdateReader(): UpdateReader {
-  const toolCalls = new Map<string, ToolCall>();
+  const toolCalls = createToolCalls();
   let used: number | undefined;
   let cost: number | undefined;
 
   const readers: Readonly<Record<string, (update: Fields) => AgentEvent | undefined>> = {
     agent_message_chunk: (update) => textEvent('text', contentText(update.content)),
     agent_thought_chunk: (update) => textEvent('thinking', contentText(update.content)),
-    tool_call: readToolCall,
-    tool_call_update: readToolCall,
+    tool_call: toolCalls.read,
+    tool_call_update: toolCalls.read,
     plan: ({ entries }) => (Array.isArray(entries) ? { kind: 'plan', entries: readPlan(entries) } : undefined),
     current_mode_update: ({ currentModeId }) =>
       typeof currentModeId === 'string' ? { kind: 'mode', modeId: currentModeId } : undefined,
@@ -99,24 +106,13 @@ export function createUpdateReader(): UpdateReader {
     },
   };
 
-  /** An update names what has changed only, and may come for a call that was never announced. */
-  function readToolCall(update: Fields): AgentEvent | undefined {
-    const { toolCallId } = update;
-    if (typeof toolCallId !== 'string') return undefined;
-    const call = mergeToolCall(toolCalls.get(toolCallId), toolCallId, update);
-    toolCalls.delete(toolCallId);
-    toolCalls.set(toolCallId, call);
-    const [oldest] = toolCalls.keys();
-    if (toolCalls.size > MAX_TOOL_CALLS && oldest !== undefined) toolCalls.delete(oldest);
-    return call;
-  }
-
   return {
     read(update) {
       const fields = asObject(update);
       const reader = typeof fields.sessionUpdate === 'string' ? ownReader(readers, fields.sessionUpdate) : undefined;
       return reader?.(fields);
     },
+    asked: toolCalls.asked,
     tokensInUse: () => used,
     costUsd: () => cost,
   };
@@ -141,11 +137,78 @@ export function readUsage(response: unknown, tokensInUse: number | undefined): T
   return tokensInUse === undefined ? undefined : { totalTokens: tokensInUse };
 }
 
+/** The tool calls of one turn, as far as they were told. */
+interface ToolCalls {
+  /** An update names what has changed only, and may come for a call that was never announced. */
+  read(update: Fields): ToolCall | undefined;
+  /** The question that asks for a call. Agents repeat in it only a part of what they have told of the call before. */
+  asked(toolCall: Fields): Pick<PermissionQuestion, 'toolCallId' | 'title' | 'toolKind' | 'input'>;
+}
+
+interface Told {
+  readonly call: ToolCall;
+  /** The whole input, for rules. Undefined: the call has ended, or its input is too large. */
+  readonly input: unknown;
+  /** All files that it was told to be about. */
+  readonly paths: readonly string[];
+}
+
+const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'completed', 'failed']);
+/** An agent that calls more tools in one turn has the first ones forgotten. */
+const MAX_TOOL_CALLS = 1000;
+/** Larger inputs are not kept for a question that does not repeat them. */
+const MAX_KEPT_INPUT = 1024 * 1024;
+const MAX_PATHS = 10_000;
+
+function createToolCalls(): ToolCalls {
+  const toldCalls = new Map<string, Told>();
+
+  return {
+    read(update) {
+      const { toolCallId } = update;
+      if (typeof toolCallId !== 'string') return undefined;
+      const before = toldCalls.get(toolCallId);
+      const call = mergeToolCall(before?.call, toolCallId, update);
+      const isOver = call.status === 'completed' || call.status === 'failed';
+      const told = {
+        call,
+        input: keptInput(update) ?? before?.input,
+        paths: [...(before?.paths ?? []), ...pathsOf(update)],
+      };
+      toldCalls.delete(toolCallId);
+      toldCalls.set(
+        toolCallId,
+        isOver
+          ? { call, input: undefined, paths: [] }
+          : { ...told, paths: [...new Set(told.paths)].slice(0, MAX_PATHS) },
+      );
+      const [oldest] = toldCalls.keys();
+      if (toldCalls.size > MAX_TOOL_CALLS && oldest !== undefined) toldCalls.delete(oldest);
+      return call;
+    },
+    asked(toolCall) {
+      const toolCallId = textOf(toolCall.toolCallId);
+      const { call, input, paths = [] } = toldCalls.get(toolCallId) ?? {};
+      return {
+        toolCallId,
+        title: textOr(toolCall.title, call?.title ?? 'a tool'),
+        toolKind: textOr(toolCall.kind, call?.toolKind ?? 'other'),
+        input: withPaths(toolCall.rawInput ?? input ?? call?.input, [...paths, ...pathsOf(toolCall)]),
+      };
+    },
+  };
+}
+
+function keptInput({ rawInput }: Fields): unknown {
+  if (rawInput === undefined || rawInput === null) return undefined;
+  return JSON.stringify(rawInput).length > MAX_KEPT_INPUT ? undefined : rawInput;
+}
+
 function mergeToolCall(before: ToolCall | undefined, toolCallId: string, update: Fields): ToolCall {
   const input = update.rawInput ?? before?.input;
   const output = update.rawOutput ?? contentOf(update.content) ?? before?.output;
   const locations = readLocations(update.locations) ?? before?.locations;
-  const changes = readChanges(update.content) ?? before?.changes;
+  const changes = readDiffs(update.content) ?? before?.changes;
   const status = STATUSES.has(update.status) ? (update.status as ToolCall['status']) : before?.status;
   return {
     kind: 'tool_call',
@@ -160,46 +223,8 @@ function mergeToolCall(before: ToolCall | undefined, toolCallId: string, update:
   };
 }
 
-function readLocations(value: unknown): ToolCall['locations'] {
-  if (!Array.isArray(value) || value.length === 0) return undefined;
-  return value.flatMap((location: unknown) => {
-    const { path, line } = asObject(location);
-    if (typeof path !== 'string') return [];
-    return typeof line === 'number' ? [{ path, line }] : [{ path }];
-  });
-}
-
-/** What a tool shows: text, or the files that it changes. */
-function contentOf(value: unknown): unknown {
-  if (!Array.isArray(value) || value.length === 0) return undefined;
-  const parts = value.map((entry: unknown) => {
-    const { type, content, path } = asObject(entry);
-    return type === 'diff' ? `changed ${shownText(path)}` : contentText(content);
-  });
-  return parts.filter((part) => part !== '').join('\n');
-}
-
-function contentText(content: unknown): string {
-  const { type, text, uri, resource, data, mimeType } = asObject(content);
-  if (type === 'text' && typeof text === 'string') return text;
-  if (type === 'resource_link' && typeof uri === 'string') return uri;
-  // Updates are text: a picture or a sound is named, so that nobody misses it without a sign.
-  if ((type === 'image' || type === 'audio') && typeof data === 'string') {
-    return `[${type} ${shownText(mimeType)}, ${Math.floor((data.length * 3) / 4)} bytes]`;
-  }
-  const { text: embedded } = asObject(resource);
-  return typeof embedded === 'string' ? embedded : '';
-}
-
-/** The diffs among the contents of a call. */
-function readChanges(value: unknown): ToolCall['changes'] {
-  if (!Array.isArray(value)) return undefined;
-  const changes = value.flatMap((entry: unknown) => {
-    const { type, path, oldText, newText } = asObject(entry);
-    if (type !== 'diff' || typeof path !== 'string' || typeof newText !== 'string') return [];
-    return [changeOfTexts(path, typeof oldText === 'string' ? oldText : undefined, newText)];
-  });
-  return changes.length === 0 ? undefined : withinChangeBounds(changes);
+function textOr(value: unknown, fallback: string): string {
+  return typeof value === 'string' && value !== '' ? value : fallback;
 }
 
 const MAX_COMMANDS = 100;
@@ -220,10 +245,6 @@ function textEvent(kind: 'text' | 'thinking' | 'status', text: string): AgentEve
 
 function joined(parts: readonly unknown[]): string {
   return parts.filter((part) => typeof part === 'string' && part !== '').join(': ');
-}
-
-function textOr(value: unknown, fallback: string): string {
-  return typeof value === 'string' && value !== '' ? value : fallback;
 }
 
 function numberOr(value: unknown, fallback: number): number {
@@ -373,23 +394,4 @@ const TABLE: Readonly<Record<string, AcpQuirks>> = {
 
 export function acpQuirks(agentName: string): AcpQuirks {
   return Object.hasOwn(TABLE, agentName) ? (TABLE[agentName] ?? ORDINARY) : ORDINARY;
-}
-
-const MAX_LOGIN_METHODS = 16;
-
-/** The ways to log in that an agent offers. Those for a terminal begin with what the agent is started with. */
-export function readLoginMethods(offered: unknown): readonly LoginMethod[] {
-  return objectsIn(offered)
-    .slice(0, MAX_LOGIN_METHODS)
-    .map(({ id, name, description, type, args, env }) => {
-      const texts = Array.isArray(args) ? args.filter((one) => typeof one === 'string') : [];
-      const environment = Object.fromEntries(Object.entries(asObject(env)).map(([key, value]) => [key, textOf(value)]));
-      return {
-        id: textOf(id),
-        name: shownText(name),
-        description: shownText(description),
-        ...(type === 'terminal' && { terminal: { args: texts, isAppended: true, environment } }),
-      };
-    })
-    .filter(({ id }) => id !== '');
 }

@@ -2,7 +2,13 @@ import type { RunningProcess } from '../../../platform/child-process/start-proce
 import type { Clock } from '../../../platform/clock/clock.ts';
 import { traceparentOf } from '../../../platform/telemetry/spans.ts';
 import type { ReachableMcpServer } from '../../sessions/mcp-servers.ts';
-import { type AgentConnection, createAgentChannel, type PromptEnd, type PromptRequest } from '../agent-connection.ts';
+import {
+  type AgentConnection,
+  createAgentChannel,
+  type PromptEnd,
+  type PromptRequest,
+  readLoginMethods,
+} from '../agent-connection.ts';
 import type { AgentOffers, PermissionPolicy } from '../agent-provider.ts';
 import { asObject, describeFailure, saysUnknownConversation, shownText, textOf } from '../agent-text.ts';
 import { formQuestion, readForm } from '../question-form.ts';
@@ -16,7 +22,6 @@ import {
   readChoice,
   readChoices,
   readCommands,
-  readLoginMethods,
   readPermissionOptions,
   readUsage,
   type SessionChoices,
@@ -97,15 +102,7 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     if (prompt === undefined || prompt.stopped.signal.aborted) return { outcome: { outcome: 'cancelled' } };
     prompt.worked = true;
     prompt.asked = true;
-    const { toolCallId, title: given, kind, rawInput } = asObject(toolCall);
-    const title = typeof given === 'string' && given !== '' ? given : 'a tool';
-    const question = {
-      toolCallId: textOf(toolCallId),
-      title,
-      toolKind: textOf(kind) || 'other',
-      input: rawInput,
-      options: readPermissionOptions(offered),
-    };
+    const question = { ...prompt.updates.asked(asObject(toolCall)), options: readPermissionOptions(offered) };
     const { request, stopped } = prompt;
     const { decision, optionId, reason } = await request.permit(question, options.permissions, stopped.signal);
     return {

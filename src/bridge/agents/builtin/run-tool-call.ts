@@ -74,7 +74,8 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
       toolCallId: eventId,
       title: shown.title,
       toolKind: shown.toolKind,
-      input,
+      // All of it, and not what is shown: rules look at it.
+      input: read.input,
       options: PLAIN_OPTIONS,
     };
     const { decision, isAsked, reason } = await options.permit(question, options.permissions, options.context.signal);

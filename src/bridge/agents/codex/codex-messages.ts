@@ -2,7 +2,7 @@ import type { FileChange, QuestionValues } from '../../contract/session-update.t
 import { PLAIN_OPTIONS, type PromptEnd } from '../agent-connection.ts';
 import type { AgentEvent, PermissionQuestion, TurnUsage } from '../agent-provider.ts';
 import { asObject, objectsIn, shownText, textOf, withinBounds } from '../agent-text.ts';
-import { changeOfDiff, changeOfTexts, readPlan, withinChangeBounds } from '../file-changes.ts';
+import { changeOfDiff, changeOfTexts, readPlan, withinChangeBounds, withPaths } from '../file-changes.ts';
 import { formQuestion, readForm, readQuestions } from '../question-form.ts';
 
 interface Taken {
@@ -14,6 +14,8 @@ interface Taken {
 /** Reads the notifications of one turn, in order. Those of kinds that have no place in the contract give nothing. */
 export interface CodexReader {
   read(method: string, params: Fields): Taken;
+  /** Something that Codex has begun to do, and not ended. */
+  begun(itemId: unknown): ToolCall | undefined;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -85,6 +87,7 @@ export function createCodexReader(): CodexReader {
 
   return {
     read: (method, params) => (Object.hasOwn(readers, method) ? (readers[method]?.(params) ?? NOTHING) : NOTHING),
+    begun: items.begun,
   };
 }
 
@@ -122,6 +125,7 @@ interface ItemReader {
   delta(kind: 'text' | 'thinking', itemId: unknown, delta: unknown): readonly AgentEvent[];
   /** What a running command printed. */
   output(itemId: unknown, delta: unknown): readonly AgentEvent[];
+  begun(itemId: unknown): ToolCall | undefined;
   /** The last message of Codex that was completed: its final one, if the turn is over. */
   lastMessage(): string | undefined;
 }
@@ -139,7 +143,7 @@ const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
     ...(typeof durationMs === 'number' && { durationMs }),
   }),
   fileChange: ({ changes }) => {
-    const paths = objectsIn(changes).map(({ path }) => shownText(path));
+    const paths = objectsIn(changes).flatMap(pathsOfChange);
     const locations = paths.map((path) => ({ path }));
     const told = objectsIn(changes).map(readChange);
     const shown = { input: withinBounds(changes), locations, changes: withinChangeBounds(told) };
@@ -161,6 +165,12 @@ const DEEDS: Readonly<Record<string, (item: Fields) => Described>> = {
   webSearch: ({ query }) => ({ title: shownText(query), toolKind: 'fetch', input: { query } }),
   imageView: ({ path }) => ({ title: shownText(path), toolKind: 'read', locations: [{ path: shownText(path) }] }),
 };
+
+/** A file that is moved has two. */
+function pathsOfChange({ path, kind }: Fields): readonly string[] {
+  const { movePath, move_path: to = movePath } = asObject(kind);
+  return typeof to === 'string' ? [shownText(path), to] : [shownText(path)];
+}
 
 /** The diff of a file that is new, or gone, is its text. */
 function readChange({ path, kind, diff }: Fields): FileChange {
@@ -223,6 +233,7 @@ function createItemReader(): ItemReader {
       entry.printed = (entry.printed + delta).slice(0, MAX_OUTPUT);
       return [{ ...entry.call, output: entry.printed }];
     },
+    begun: (itemId) => running.get(shownText(itemId))?.call,
     lastMessage: () => lastMessage,
   };
 }
@@ -245,17 +256,29 @@ interface CodexRequest {
 
 const ACCEPT = { accept: () => ({ decision: 'accept' }), decline: { decision: 'decline' } };
 
-const REQUESTS: Readonly<Record<string, (params: Fields) => CodexRequest>> = {
-  'item/commandExecution/requestApproval': (params) => ({
-    question: approval(params, 'execute', params.command ?? params.reason),
+const REQUESTS: Readonly<Record<string, (params: Fields, item: ToolCall | undefined) => CodexRequest>> = {
+  'item/commandExecution/requestApproval': (params, item) => ({
+    question: approval({ ...asObject(item?.input), ...withoutNulls(params) }, 'execute', [
+      params.command,
+      item?.title,
+      params.reason,
+    ]),
     ...ACCEPT,
   }),
-  'item/fileChange/requestApproval': (params) => ({
-    question: approval(params, 'edit', params.reason ?? 'change files'),
+  // Which files they are stands in the item alone.
+  'item/fileChange/requestApproval': (params, item) => ({
+    question: approval(
+      withPaths(
+        params,
+        (item?.locations ?? []).map(({ path }) => path),
+      ),
+      'edit',
+      [params.reason, item?.title, 'change files'],
+    ),
     ...ACCEPT,
   }),
   'item/permissions/requestApproval': (params) => ({
-    question: approval(params, 'other', params.reason ?? 'further permissions'),
+    question: approval(withPaths(params, pathsGranted(params)), 'other', [params.reason, 'further permissions']),
     accept: () => ({ permissions: withoutNulls(params.permissions), scope: 'turn' }),
     decline: { permissions: {}, scope: 'turn' },
   }),
@@ -284,14 +307,20 @@ const REQUESTS: Readonly<Record<string, (params: Fields) => CodexRequest>> = {
   },
 };
 
-/** Reads a request of Codex; undefined when Codex asks for something else. */
-export function readRequest(method: string, params: Fields): CodexRequest | undefined {
-  return Object.hasOwn(REQUESTS, method) ? REQUESTS[method]?.(params) : undefined;
+/** Reads a request of Codex; undefined when Codex asks for something else. `item`: what it asks about, if it has begun. */
+export function readRequest(method: string, params: Fields, item?: ToolCall): CodexRequest | undefined {
+  return Object.hasOwn(REQUESTS, method) ? REQUESTS[method]?.(params, item) : undefined;
 }
 
-function approval(params: Fields, toolKind: string, title: unknown): PermissionQuestion {
-  const shown = typeof title === 'string' && title !== '' ? title : 'a command';
-  return { toolCallId: textOf(params.itemId), title: shown, toolKind, input: params, options: PLAIN_OPTIONS };
+function approval(input: unknown, toolKind: string, titles: readonly unknown[]): PermissionQuestion {
+  const title = titles.map(textOf).find((one) => one !== '') ?? 'a command';
+  return { toolCallId: textOf(asObject(input).itemId), title, toolKind, input, options: PLAIN_OPTIONS };
+}
+
+/** The files and folders that Codex wants to use from now on. */
+function pathsGranted({ permissions }: Fields): readonly string[] {
+  const { read, write } = asObject(asObject(permissions).fileSystem);
+  return [read, write].flat().filter((path) => typeof path === 'string');
 }
 
 /** What is asked for has null where nothing is asked; what is granted leaves it out. */

@@ -130,7 +130,7 @@ export async function connectCodexAgent(options: CodexAgentOptions): Promise<Age
 
   async function answer(method: string, params: Fields): Promise<unknown> {
     const prompt = prompts.get(textOf(params.threadId));
-    const asked = readRequest(method, params);
+    const asked = readRequest(method, params, prompt?.reader.begun(params.itemId));
     if (asked === undefined) throw new AppError('METHOD_NOT_FOUND', { method });
     if (prompt === undefined) return asked.decline;
     const { signal } = prompt.stopped;
