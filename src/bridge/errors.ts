@@ -276,7 +276,7 @@ export const bridgeErrors = {
     status: 400,
     rpc: -32602,
     message:
-      'This answer cannot be remembered, because the request names neither a plain command nor a path; answer with scope "once".',
+      'This answer cannot be remembered, because the request names neither a plain command nor paths without links; answer with scope "once".',
   },
   PERMISSION_RULE_NOT_FOUND: {
     status: 404,

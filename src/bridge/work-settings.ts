@@ -15,11 +15,14 @@ export const permissionSettings = {
         }),
         command: setting.list(setting.text({ default: '' }), {
           description:
-            'The first words of a command. An allow matches plain commands alone, without anything that a shell interprets; a deny matches these words anywhere in a command.',
+            'The first words of a command. An allow matches plain commands alone, without anything that a shell interprets; a deny matches these words anywhere in a command, also with options between them.',
         }),
         path: setting.text({
           default: '',
-          description: 'A pattern for paths, absolute, from the working directory, or with `**` in front: `**/.env*`.',
+          pattern: '^(?!~).{0,500}$',
+          expects: 'a pattern of at most 500 characters, with the whole path of a home folder in place of `~`',
+          description:
+            'A pattern for paths, absolute, from the working directory, or with `**` in front: `**/.env*`. `*`, `?`, `[a-z]`, `{a,b}` and `**` also match hidden names. A deny ignores case. Both look at the path and at where its links lead.',
         }),
       }),
       // biome-ignore lint/suspicious/noThenProperty: the name of the setting; its value is a text

@@ -1,12 +1,21 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { AskPermission, PermissionOption, PermissionQuestion, PermissionReply } from '../agents/agent-provider.ts';
+import { cutText } from '../agents/agent-text.ts';
 import { findWrongValue } from '../agents/question-form.ts';
 import type { QuestionEvent, QuestionForm, QuestionValues } from '../contract/session-update.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { TENANT } from '../principal.ts';
 import type { PermissionRow, PermissionRuleRow } from '../storage/bridge-schema.ts';
 import type { PermissionEnd } from '../storage/workbench-stores.ts';
-import { optionFor, type PermissionRule, type PermissionSetting, rulesFrom, subjectOf } from './permission-rules.ts';
+import {
+  optionFor,
+  type PermissionRule,
+  type PermissionSetting,
+  type PermissionSubject,
+  RULE_MEMBERS,
+  rulesFrom,
+  subjectOf,
+} from './permission-rules.ts';
 
 /** The turn that asks. */
 export interface AskingTurn {
@@ -22,6 +31,8 @@ export interface AskingTurn {
 
 const RULE_KEPT_MS = 30 * 24 * 60 * 60 * 1000;
 const MAX_INPUT_LENGTH = 16 * 1024;
+/** Of one member of an input that is too large. */
+const MAX_TEXT_LENGTH = 2048;
 const MAX_TITLE_LENGTH = 4096;
 const MAX_OPTIONS = 16;
 
@@ -35,7 +46,6 @@ export function toRow(
   now: number,
   timeoutMs: number,
 ): PermissionRow {
-  const shown = JSON.stringify(input ?? null);
   return {
     id,
     session_key: turn.sessionKey,
@@ -48,7 +58,7 @@ export function toRow(
     tool_call_id: JSON.stringify(toolCallId),
     title: JSON.stringify(title.slice(0, MAX_TITLE_LENGTH).toWellFormed()),
     tool_kind: toolKind.replaceAll('\0', ''),
-    input: shown.length > MAX_INPUT_LENGTH ? JSON.stringify(shown.slice(0, MAX_INPUT_LENGTH).toWellFormed()) : shown,
+    input: storedInput(input),
     options: JSON.stringify(options.slice(0, MAX_OPTIONS)),
     form: form === undefined ? '' : JSON.stringify(form),
     ...NO_ANSWER,
@@ -57,6 +67,23 @@ export function toRow(
     expires_at: now + timeoutMs,
     answered_at: null,
   };
+}
+
+/** An input that is too large is stored without its long texts or, where a rule would need one of these, as the beginning of its text. */
+function storedInput(input: unknown): string {
+  const whole = JSON.stringify(input ?? null);
+  if (whole.length <= MAX_INPUT_LENGTH) return whole;
+  const short = JSON.stringify(isObject(input) ? Object.fromEntries(Object.entries(input).map(shortened)) : whole);
+  return short.length <= MAX_INPUT_LENGTH ? short : JSON.stringify(whole.slice(0, MAX_INPUT_LENGTH).toWellFormed());
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function shortened([name, value]: [string, unknown]): [string, unknown] {
+  const isCut = typeof value === 'string' && value.length > MAX_TEXT_LENGTH && !RULE_MEMBERS.includes(name);
+  return [name, isCut ? `${cutText(value, MAX_TEXT_LENGTH)}… (${value.length} characters)` : value];
 }
 
 /** Returns the reply to the agent for a request that has ended. */
@@ -84,11 +111,13 @@ export function endOf(
   answer: PermissionAnswer,
   answeredBy: string,
   now: number,
+  subject: PermissionSubject = askedSubject(row),
 ): { readonly end: PermissionEnd; readonly rules: readonly PermissionRule[] } {
   const { scope = 'once', reason = '' } = answer;
   const form = formOf(row);
   const { state, optionId = '', given = '' } = form === null ? decided(row, answer) : answered(form, answer);
-  const rules = scope === 'once' || form !== null ? [] : rulesToKeep(row, state);
+  const isKept = scope !== 'once' && form === null;
+  const rules = isKept ? rulesFrom(subject, state === 'allowed' ? 'allow' : 'deny') : [];
   if (scope !== 'once' && rules.length === 0) throw new AppError('PERMISSION_NOT_REMEMBERED');
   const said = { scope, reason: JSON.stringify(reason), answered_by: answeredBy, answered_at: now };
   return { end: { state, option_id: optionId, given, ...said }, rules };
@@ -122,10 +151,12 @@ function answered(form: QuestionForm, { optionId, decision, values = {} }: Permi
   return { state: 'answered', given: JSON.stringify(values) };
 }
 
-function rulesToKeep(row: PermissionRow, state: PermissionRow['state']): readonly PermissionRule[] {
-  const question = { toolCallId: '', title: titleOf(row), toolKind: row.tool_kind, options: optionsOf(row) };
-  const subject = subjectOf({ ...question, input: JSON.parse(row.input) as unknown }, row.folder);
-  return rulesFrom(subject, state === 'allowed' ? 'allow' : 'deny');
+/** What a stored request is about. An input that was too large to be stored says nothing, and the title is not all of it. */
+export function askedSubject(row: PermissionRow): PermissionSubject {
+  const input = JSON.parse(row.input) as unknown;
+  const isCut = typeof input === 'string' && input.length >= MAX_INPUT_LENGTH;
+  const title = isCut ? '' : titleOf(row);
+  return subjectOf({ toolCallId: '', title, toolKind: row.tool_kind, options: [], input }, row.folder);
 }
 
 const optionsOf = ({ options }: PermissionRow) => JSON.parse(options) as PermissionOption[];

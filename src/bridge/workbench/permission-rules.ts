@@ -1,5 +1,9 @@
-import { basename, isAbsolute, matchesGlob, resolve } from 'node:path';
+import { lstat, readlink, realpath } from 'node:fs/promises';
+import { basename, dirname, isAbsolute, join, normalize, relative, resolve } from 'node:path';
+import { errorCode } from '../../platform/errors/app-error.ts';
 import type { PermissionOption, PermissionQuestion } from '../agents/agent-provider.ts';
+import { type PathPattern, readGlob } from '../agents/builtin/tools/walk-folder.ts';
+import { PATH_MEMBERS } from '../agents/file-changes.ts';
 
 /** Decides about what it matches. Every condition that is given must hold; a rule without conditions matches all. */
 export interface PermissionRule {
@@ -20,8 +24,12 @@ export interface PermissionSubject {
   readonly command: readonly string[] | undefined;
   /** Every word of a command, whatever stands between the words. */
   readonly words: readonly string[];
-  /** Absolute paths. */
+  /** The same words without quotes and backslashes: `r"m"` is `rm`. */
+  readonly bareWords: readonly string[];
+  /** Absolute paths, as they were asked for. */
   readonly paths: readonly string[];
+  /** Where each of them leads when links are followed. Undefined: that is not known. */
+  readonly realPaths: readonly (string | undefined)[];
   readonly folder: string;
 }
 
@@ -37,51 +45,120 @@ export function decide(
   rules: readonly PermissionRule[],
   setting: PermissionSetting,
 ): 'ask' | 'allow' | 'deny' {
-  if (setting === 'deny' || rules.some((rule) => rule.decision === 'deny' && denies(rule, subject))) return 'deny';
-  if (rules.some((rule) => rule.decision === 'allow' && allows(rule, subject))) return 'allow';
-  return setting ?? 'allow';
+  const denied = rules.some((rule) => rule.decision === 'deny' && denies(rule, subject));
+  if (setting === 'deny' || denied) return 'deny';
+  return isAllowed(subject, rules) ? 'allow' : (setting ?? 'allow');
 }
 
-/** An allow must be certain: the whole command is understood, and every path fits. */
-function allows({ kind, command, path, isExact = false }: PermissionRule, subject: PermissionSubject): boolean {
-  if (kind !== undefined && kind !== subject.kind) return false;
-  if (command !== undefined) {
-    const { command: given } = subject;
-    if (given === undefined || command.some((word, index) => word !== given[index])) return false;
-    if (isExact && given.length !== command.length) return false;
-  }
-  if (path === undefined) return true;
-  const { paths, folder } = subject;
-  return paths.length > 0 && paths.every((one) => matchesPath(path, one, folder, isExact));
-}
-
-/** A deny is broad: the words may be anywhere in the command, also after another program or inside a script. */
-function denies({ kind, command, path, isExact = false }: PermissionRule, subject: PermissionSubject): boolean {
-  if (kind !== undefined && kind !== subject.kind) return false;
-  if (command !== undefined && !holds(subject.words, command)) return false;
-  if (path === undefined) return true;
-  const { paths, words, folder } = subject;
-  const named = [...paths, ...words.map((word) => resolve(folder, word))];
-  return named.some((one) => matchesPath(path, one, folder, isExact));
-}
-
-function holds(words: readonly string[], wanted: readonly string[]): boolean {
-  return words.some((_, at) =>
-    wanted.every((word, index) => {
-      const given = words[at + index];
-      return given === word || (index === 0 && given !== undefined && basename(given) === word);
-    }),
+/** An allow must be certain: the whole command is understood, and every path fits a rule, also where links lead. */
+function isAllowed(subject: PermissionSubject, rules: readonly PermissionRule[]): boolean {
+  const { paths, realPaths, folder } = subject;
+  const fitting = rules.filter((rule) => rule.decision === 'allow' && fitsKindAndCommand(rule, subject));
+  if (fitting.some(({ path }) => path === undefined)) return true;
+  const patterns = fitting.map((rule) => ({ fits: pathsOf(rule, folder), isExact: rule.isExact === true }));
+  return (
+    paths.length > 0 &&
+    paths.every((path, index) => {
+      const real = realPaths[index];
+      return patterns.some(
+        ({ fits, isExact }) => fits(path) && (real === path || (real !== undefined && !isExact && fits(real))),
+      );
+    })
   );
 }
 
-function matchesPath(pattern: string, path: string, folder: string, isExact: boolean): boolean {
-  if (isExact) return resolve(folder, pattern) === path;
-  return matchesGlob(path, isAbsolute(pattern) || pattern.startsWith('**') ? pattern : resolve(folder, pattern));
+function fitsKindAndCommand({ kind, command, isExact = false }: PermissionRule, subject: PermissionSubject): boolean {
+  if (kind !== undefined && kind !== subject.kind) return false;
+  if (command === undefined) return true;
+  const { command: given } = subject;
+  if (given === undefined || command.some((word, index) => word !== given[index])) return false;
+  return !isExact || given.length === command.length;
+}
+
+/** A deny is broad: the words may be anywhere in the command, also after another program or inside a script. */
+function denies(rule: PermissionRule, subject: PermissionSubject): boolean {
+  const { kind, command, path, isExact = false } = rule;
+  const { paths, realPaths, words, bareWords, folder } = subject;
+  if (kind !== undefined && kind !== subject.kind) return false;
+  const isHeld = (one: readonly string[]) => command === undefined || holds(one, command, isExact);
+  if (!isHeld(words) && !isHeld(bareWords)) return false;
+  if (path === undefined) return true;
+  const fits = pathsOf(rule, folder);
+  const isFitting = (one: string | undefined) => one !== undefined && fits(one);
+  return (
+    [...paths, ...realPaths].some(isFitting) ||
+    [...words, ...bareWords].flatMap(pathsIn).some((one) => fits(resolve(folder, one)))
+  );
+}
+
+/** Paths stand in arguments such as `--file=.env` and `@.env`, too. */
+function pathsIn(word: string): readonly string[] {
+  const pieces = word.split(/[=:@,]/).filter(Boolean);
+  return pieces.length === 1 && pieces[0] === word ? pieces : [word, ...pieces];
+}
+
+function holds(words: readonly string[], wanted: readonly string[], isExact: boolean): boolean {
+  return words.some((first, at) => {
+    if (first !== wanted[0] && basename(first) !== wanted[0]) return wanted.length === 0;
+    let place = at;
+    return wanted.slice(1).every((word) => {
+      place = isExact ? place + 1 : skipOptions(words, place + 1, word);
+      return words[place] === word;
+    });
+  });
+}
+
+/** Options between the words of a rule that are skipped, so that no command takes long. */
+const MAX_SKIPPED = 16;
+
+/** Finds the next word of a rule behind options and their values: `git -C /elsewhere push`. */
+function skipOptions(words: readonly string[], from: number, wanted: string): number {
+  let at = from;
+  for (let count = 0; count < MAX_SKIPPED && words[at] !== wanted && isOption(words[at]); count += 1) {
+    at += 1;
+    const value = words[at];
+    if (value !== wanted && value !== undefined && !isOption(value)) at += 1;
+  }
+  return at;
+}
+
+function isOption(word: string | undefined): boolean {
+  return word?.startsWith('-') === true;
+}
+
+/** What the path of a rule fits. A deny fits names in any case, because there are file systems on which they are the same. */
+function pathsOf({ path = '', isExact = false, decision }: PermissionRule, folder: string): PathPattern {
+  if (isExact) {
+    const exact = resolve(folder, path);
+    return (one) => one === exact;
+  }
+  const isDeny = decision === 'deny';
+  const spelled = isDeny ? (text: string) => text.normalize('NFC').toLowerCase() : (text: string) => text;
+  const { base, pattern } = patternFrom(path, folder);
+  // What may be done inside of a folder may not be done to the folder itself. What may not, may not.
+  const glob = isDeny ? pattern : pattern.replace(/(^|\/)\*\*$/, '$1**/*');
+  const fits = readGlob(spelled(glob)) ?? (() => isDeny);
+  if (base === undefined) return (one) => fits(spelled(one));
+  return (one) => {
+    const inside = relative(base, one);
+    return inside !== '..' && !inside.startsWith('../') && fits(spelled(inside));
+  };
+}
+
+/** A pattern, and the folder from which it counts; undefined where it counts from the root. */
+function patternFrom(path: string, folder: string): { readonly base: string | undefined; readonly pattern: string } {
+  const whole = path.replace(/\/+$/, '/**');
+  if (isAbsolute(whole) || whole.startsWith('**')) return { base: undefined, pattern: whole };
+  let base = folder;
+  let pattern = normalize(whole);
+  for (; pattern === '..' || pattern.startsWith('../'); pattern = pattern.slice(3)) base = dirname(base);
+  return { base, pattern: pattern === '.' ? '' : pattern };
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-const PATH_MEMBERS = ['path', 'file_path', 'filePath', 'file', 'abs_path', 'notebook_path', 'from', 'to', 'grantRoot'];
+/** What rules read of an input. */
+export const RULE_MEMBERS: readonly string[] = [...PATH_MEMBERS, 'command', 'cmd', 'args'];
 const SHELLS: ReadonlySet<string> = new Set(['sh', 'bash', 'zsh', 'dash']);
 const SHELL_FLAG = /^-l?c$/;
 /** Plain words and simple quotes. Everything else may mean something to a shell. */
@@ -94,21 +171,58 @@ const MAX_COMMAND_LENGTH = 32 * 1024;
 /** Reads commands and paths from the input of a question. Agents use different members for them. */
 export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder: string): PermissionSubject {
   const fields: Fields = typeof input === 'object' && input !== null && !Array.isArray(input) ? (input as Fields) : {};
-  const paths = PATH_MEMBERS.flatMap((name) => textsOf(fields[name])).concat(textsOf(fields.paths));
+  const paths = [...new Set(pathsNamedIn(fields).map((path) => resolve(folder, path)))];
   const command = commandOf(fields) ?? (toolKind === 'execute' ? title : undefined);
+  const parts = command === undefined ? [] : [command].flat();
   return {
     kind: toolKind,
     command: command === undefined ? undefined : plainWords(command),
-    words:
-      command === undefined
-        ? []
-        : [command]
-            .flat()
-            .flatMap((part) => part.split(BETWEEN_WORDS))
-            .filter(Boolean),
-    paths: paths.map((path) => resolve(folder, path)),
+    words: wordsOf(parts),
+    bareWords: wordsOf(parts.map((part) => part.replaceAll(/['"\\]/g, ''))),
+    paths,
+    realPaths: paths,
     folder,
   };
+}
+
+function pathsNamedIn(fields: Fields): readonly string[] {
+  return PATH_MEMBERS.flatMap((name) => textsOf(fields[name]));
+}
+
+function wordsOf(parts: readonly string[]): readonly string[] {
+  return parts.flatMap((part) => part.split(BETWEEN_WORDS)).filter(Boolean);
+}
+
+/** More paths than this are not looked at one by one: then no rule can allow them. */
+const MAX_FOLLOWED_PATHS = 256;
+const MAX_LINKS = 40;
+
+/** Finds out where the paths of a subject lead. */
+export async function followLinks(subject: PermissionSubject): Promise<PermissionSubject> {
+  const { paths } = subject;
+  const isTooMany = paths.length > MAX_FOLLOWED_PATHS;
+  const followed = paths.map((path) => (isTooMany ? undefined : realPathOf(path)));
+  return { ...subject, realPaths: await Promise.all(followed) };
+}
+
+/** The real path of what exists of a path, and the rest as it stands. Undefined: it cannot be found out. */
+async function realPathOf(path: string, links = 0): Promise<string | undefined> {
+  const missing: string[] = [];
+  for (let at = path; ; at = dirname(at)) {
+    try {
+      return join(await realpath(at), ...missing);
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT' || at === dirname(at) || links > MAX_LINKS) return undefined;
+      const isLink = (await lstat(at).catch(() => undefined))?.isSymbolicLink() === true;
+      // A link to what is not there yet: a file that is written through it is made where it leads.
+      const target = isLink ? await readlink(at).catch(() => undefined) : undefined;
+      const above = target === undefined ? undefined : await realpath(dirname(at)).catch(() => undefined);
+      if (target !== undefined && above !== undefined)
+        return realPathOf(join(resolve(above, target), ...missing), links + 1);
+      if (isLink) return undefined;
+      missing.unshift(basename(at));
+    }
+  }
 }
 
 function commandOf({ command, cmd, args }: Fields): string | readonly string[] | undefined {
@@ -126,8 +240,10 @@ function plainWords(command: string | readonly string[]): readonly string[] | un
   }
   if (command.length > MAX_COMMAND_LENGTH || !PLAIN_COMMAND.test(command)) return undefined;
   const words = (command.match(PLAIN_WORD) ?? []).map((word) => word.replaceAll(/'([^']*)'|"([^"]*)"/g, '$1$2'));
-  const isPlain = words.length > 0 && !ASSIGNMENT.test(words[0] ?? '') && !SHELLS.has(basename(words[0] ?? ''));
-  return isPlain ? words : undefined;
+  const [first = ''] = words;
+  if (first === '' || ASSIGNMENT.test(first)) return undefined;
+  // As Codex writes all of its commands: `/bin/bash -lc 'git status'`.
+  return SHELLS.has(basename(first)) ? plainWords(words) : words;
 }
 
 function textsOf(value: unknown): readonly string[] {
@@ -146,10 +262,15 @@ export function optionFor(
 
 /** Returns the rules that remember an answer: for exactly this command, or exactly these paths. Empty if there is neither. */
 export function rulesFrom(subject: PermissionSubject, decision: 'allow' | 'deny'): readonly PermissionRule[] {
-  const { kind, command, words, paths } = subject;
+  const { kind, command, words, paths, realPaths } = subject;
   const exact = { kind, isExact: true, decision };
   if (command !== undefined) return [{ ...exact, command }];
   // What a shell interprets is never allowed by a rule, but it can be denied.
   if (words.length > 0) return decision === 'deny' ? [{ ...exact, command: words }] : [];
-  return paths.map((path) => ({ ...exact, path }));
+  if (decision === 'deny') {
+    const all = new Set([...paths, ...realPaths].filter((path) => path !== undefined));
+    return [...all].map((path) => ({ ...exact, path }));
+  }
+  // A link may lead elsewhere by the time that the rule counts.
+  return paths.every((path, index) => realPaths[index] === path) ? paths.map((path) => ({ ...exact, path })) : [];
 }

@@ -13,6 +13,7 @@ import type { BridgeSchema, PermissionRow } from '../storage/bridge-schema.ts';
 import { createPermissionStore } from '../storage/workbench-stores.ts';
 import {
   type AskingTurn,
+  askedSubject,
   endOf,
   isAnswered,
   NO_ANSWER,
@@ -24,7 +25,7 @@ import {
   toStoredRule,
   toView,
 } from './permission-rows.ts';
-import { decide, optionFor, type PermissionRule, subjectOf } from './permission-rules.ts';
+import { decide, followLinks, optionFor, type PermissionRule, subjectOf } from './permission-rules.ts';
 
 /** Answers the questions of agents: by rules, by what the call asked for, or by asking people. */
 export interface Permissions {
@@ -168,15 +169,18 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     if (row.given !== '' && isTaken) keep(store.taken(row.id));
   }
 
-  async function answerQuestion(turn: AskingTurn, ...[question, signal, asked]: Parameters<AskPermission>) {
+  async function answerQuestion(turn: AskingTurn, ...[question, signal, notify]: Parameters<AskPermission>) {
     const { owner, sessionKey, folder, editor } = turn;
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
     const setting = settingOf(turn);
-    const decision = decide(subjectOf(question, folder), [...rules, ...stored.map(toRule)], setting);
+    const all = [...rules, ...stored.map(toRule)];
+    const asked = subjectOf(question, folder);
+    const subject = all.some(({ path }) => path !== undefined) ? await followLinks(asked) : asked;
+    const decision = decide(subject, all, setting);
     // Without a person, nobody gives values for a form, so the question is declined.
     const isAsked = question.form === undefined ? decision === 'ask' : decision !== 'deny' && setting === 'ask';
     if (!isAsked) return { optionId: optionFor(decision === 'allow' ? 'allow' : 'deny', question.options)?.optionId };
-    return editor === undefined ? askPeople(turn, question, signal, asked) : editor(question, signal);
+    return editor === undefined ? askPeople(turn, question, signal, notify) : editor(question, signal);
   }
 
   async function find(principal: Principal, id: string): Promise<PermissionRow> {
@@ -262,7 +266,8 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       const row = await find(principal, id);
       checkOpen(row);
       const { id: by } = principal.member ?? principal;
-      const { end, rules: remembered } = endOf(row, answer, by, clock.now());
+      const subject = await followLinks(askedSubject(row));
+      const { end, rules: remembered } = endOf(row, answer, by, clock.now(), subject);
       const added = remembered.map((rule) =>
         store.addRule(toRuleRow(rule, row, end.scope, by, makeId('rule_'), clock.now())),
       );

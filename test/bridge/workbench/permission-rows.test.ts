@@ -52,9 +52,13 @@ test('what is too long for a request is cut to whole characters', () => {
   assert.deepEqual([long.title, long.toolKind], [`${'x'.repeat(4095)}\ufffd`, 'abc']);
   const fits = { text: 'x'.repeat(16 * 1024 - '{"text":""}'.length) };
   assert.deepEqual(toView(rowOf({ input: fits })).input, fits);
-  const cut = toView(rowOf({ input: { text: 'x'.repeat(20_000) } })).input;
+  const cut = toView(rowOf({ input: { command: 'x'.repeat(20_000) } })).input;
   assert.equal(typeof cut, 'string');
   assert.equal((cut as string).length, 16 * 1024);
+  const written = toView(rowOf({ input: { path: 'a', content: `${'x'.repeat(2047)}😀${'x'.repeat(20_000)}` } })).input;
+  assert.deepEqual(written, { path: 'a', content: `${'x'.repeat(2047)}… (22049 characters)` });
+  const texts = toView(rowOf({ input: { all: Array.from({ length: 2000 }, () => 'a text') } })).input;
+  assert.equal(typeof texts, 'string');
   const many = Array.from({ length: 20 }, (_, index) => ({ optionId: `o${index}`, name: '', kind: 'allow_once' }));
   assert.equal(toView(rowOf({ options: many })).options.length, 16);
 });
@@ -163,4 +167,13 @@ test('the agent gets the option, the values and the reason of an answer, and not
   assert.deepEqual(reply({ state: 'denied', option_id: '', reason: '"no"' }), { optionId: undefined, reason: 'no' });
   assert.deepEqual(reply({ state: 'answered', given: '{"a":"b"}' }), { optionId: undefined, values: { a: 'b' } });
   assert.deepEqual(reply({ state: 'declined', reason: '"later"' }), { optionId: undefined, reason: 'later' });
+});
+
+test('an answer about a large file is remembered for its path, and one about a large command not by its title', () => {
+  const always: PermissionAnswer = { decision: 'allow', scope: 'always' };
+  const content = 'x'.repeat(20_000);
+  const { rules } = end(rowOf({ toolKind: 'edit', input: { path: 'a.txt', content } }), always);
+  assert.deepEqual(rules, [{ kind: 'edit', path: '/w/a.txt', isExact: true, decision: 'allow' }]);
+  const large = rowOf({ title: 'make all', input: { command: 'make', args: ['all', content] } });
+  assert.throws(() => end(large, always), { code: 'PERMISSION_NOT_REMEMBERED' });
 });
