@@ -56,6 +56,42 @@ export function withinBounds(value: unknown): unknown {
   return `${text.slice(0, MAX_VALUE_CHARACTERS)}… (${text.length} characters)`;
 }
 
+/** Of one event, in characters: an agent may call a tool by a whole file. */
+const MAX_TITLE_LENGTH = 4096;
+const MAX_NAME_LENGTH = 1024;
+const MAX_STATUS_LENGTH = 16 * 1024;
+const MAX_LOCATIONS = 1000;
+
+/** An event of an agent without what nobody could show: each update is stored, and sent to each client. */
+export function withinLimits(event: AgentEvent): AgentEvent {
+  switch (event.kind) {
+    case 'tool_call': {
+      const { toolCallId, title, toolKind, locations } = event;
+      const shown = { toolCallId: cutName(toolCallId), title: cutTitle(title), toolKind: cutName(toolKind) };
+      if (locations === undefined) return { ...event, ...shown };
+      const places = locations.slice(0, MAX_LOCATIONS);
+      return { ...event, ...shown, locations: places.map((one) => ({ ...one, path: cutTitle(one.path) })) };
+    }
+    case 'permission': {
+      const { title, toolCallId } = event;
+      return { ...event, title: cutTitle(title), ...(toolCallId !== undefined && { toolCallId: cutName(toolCallId) }) };
+    }
+    case 'status':
+      return { ...event, text: cutWithMark(event.text, MAX_STATUS_LENGTH) };
+    case 'mode':
+      return { ...event, modeId: cutName(event.modeId) };
+    default:
+      return event;
+  }
+}
+
+const cutName = (text: string) => cutWithMark(text, MAX_NAME_LENGTH);
+const cutTitle = (text: string) => cutWithMark(text, MAX_TITLE_LENGTH);
+
+function cutWithMark(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${cutText(text, maxLength - 1)}…`;
+}
+
 /** The longest `output` of a result, in characters. The whole of a longer text is kept as an artifact. */
 export const MAX_OUTPUT_LENGTH = 4_000_000;
 

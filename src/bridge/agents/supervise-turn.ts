@@ -12,7 +12,7 @@ import type {
   SupervisedTurn,
   TurnEnd,
 } from './agent-provider.ts';
-import { createFinalText, createProgressThinning } from './agent-text.ts';
+import { createFinalText, createProgressThinning, withinLimits } from './agent-text.ts';
 import { traceTurn } from './turn-trace.ts';
 
 export interface Supervision {
@@ -128,12 +128,13 @@ async function supervise({ provider, turn, signal, clock, keep }: Supervision): 
     report,
   };
 
-  function report(event: AgentEvent, step?: StepMark): Promise<void> | undefined {
+  function report(told: AgentEvent, step?: StepMark): Promise<void> | undefined {
     if (isOver) return undefined;
     lastSign = clock.monotonic();
     // The events of a step were supervised already.
-    if (step !== undefined) return turn.report(event, step);
-    if (!isWorthPassingOn(event)) return undefined;
+    if (step !== undefined) return turn.report(told, step);
+    if (!isWorthPassingOn(told)) return undefined;
+    const event = withinLimits(told);
     if (event.kind === 'usage') {
       if (lastSign - lastUsage < USAGE_PAUSE_MS) return undefined;
       lastUsage = lastSign;

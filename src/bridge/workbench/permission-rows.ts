@@ -34,6 +34,7 @@ const MAX_INPUT_LENGTH = 16 * 1024;
 /** Of one member of an input that is too large. */
 const MAX_TEXT_LENGTH = 2048;
 const MAX_TITLE_LENGTH = 4096;
+const MAX_NAME_LENGTH = 1024;
 const MAX_OPTIONS = 16;
 
 export const NO_ANSWER = { option_id: '', scope: '', reason: '""', given: '', answered_by: '' };
@@ -55,9 +56,9 @@ export function toRow(
     turn_id: turn.turnId,
     instance,
     folder: turn.folder,
-    tool_call_id: JSON.stringify(toolCallId),
+    tool_call_id: JSON.stringify(cutText(toolCallId, MAX_NAME_LENGTH)),
     title: JSON.stringify(title.slice(0, MAX_TITLE_LENGTH).toWellFormed()),
-    tool_kind: toolKind.replaceAll('\0', ''),
+    tool_kind: cutText(toolKind.replaceAll('\0', ''), MAX_NAME_LENGTH),
     input: storedInput(input),
     options: JSON.stringify(options.slice(0, MAX_OPTIONS)),
     form: form === undefined ? '' : JSON.stringify(form),

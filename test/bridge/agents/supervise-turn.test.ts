@@ -176,3 +176,32 @@ for (const [name, { policy = 'allow', isReadOnly = false, reply, form }, decisio
     assert.equal(asked, isUnasked ? 0 : 1);
   });
 }
+
+test('hostile: titles, names and lists without end are cut before anyone gets them', async () => {
+  const long = 'x'.repeat(2_000_000);
+  const { turn, end } = watched(async (given) => {
+    const locations = Array.from({ length: 100_000 }, (_, line) => ({ path: long, line }));
+    const call = {
+      kind: 'tool_call',
+      toolCallId: long,
+      title: `${long}😀`,
+      status: 'pending',
+      toolKind: long,
+    } as const;
+    void given.report({ ...call, locations });
+    void given.report({ kind: 'status', text: long });
+    void given.report({ kind: 'mode', modeId: long });
+    const question = { toolCallId: long, title: long, toolKind: 'execute', options: [] };
+    await given.permit(question, 'deny', new AbortController().signal);
+    return { kind: 'completed', stopReason: 'end_turn' };
+  });
+  await end;
+  const [call, status, mode, permission] = turn.events;
+  assert.ok(call?.kind === 'tool_call' && status?.kind === 'status' && mode?.kind === 'mode');
+  assert.ok(permission?.kind === 'permission');
+  assert.deepEqual([call.toolCallId.length, call.title.length, call.toolKind.length], [1024, 4096, 1024]);
+  assert.ok(call.title.endsWith('x…'));
+  assert.deepEqual([call.locations?.length, call.locations?.[0]?.path.length], [1000, 4096]);
+  assert.deepEqual([status.text.length, mode.modeId.length], [16 * 1024, 1024]);
+  assert.deepEqual([permission.title.length, permission.toolCallId?.length], [4096, 1024]);
+});

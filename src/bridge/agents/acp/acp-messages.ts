@@ -375,7 +375,9 @@ export function readPermissionOptions(value: unknown): readonly PermissionOption
   return value.flatMap((option: unknown) => {
     const { optionId, kind, name } = asObject(option);
     if (typeof optionId !== 'string' || typeof kind !== 'string') return [];
-    return [{ optionId, kind, name: typeof name === 'string' ? name : kind }];
+    // An id is sent back whole, or not offered.
+    if (optionId.length > MAX_NAME || kind.length > MAX_NAME) return [];
+    return [{ optionId, kind, name: typeof name === 'string' ? cutText(name, MAX_NAME) : kind }];
   });
 }
 
