@@ -60,6 +60,8 @@ export async function serve(
     const { settings: whole, ...loaded } = await loadSettings(options, context);
     return { ...loaded, settings: restriction?.narrow(whole) ?? whole, whole };
   };
+  const started = Promise.withResolvers<() => Promise<void>>();
+  reloadOnSignal(started.promise);
   const { settings, whole, sources, file, warnings } = await load();
   const secrets = { values: secretValues(settingsDeclaration.schema, settings) };
   const { level } = settings.log;
@@ -73,6 +75,10 @@ export async function serve(
     secrets: () => secrets.values,
   });
   endOnUnexpectedError(logger);
+  // It is for the parent of workers, but may reach every process of a unit; without a listener it would end them.
+  process.on('SIGUSR2', () => {
+    if (worker === undefined) logger.warn({}, 'SIGUSR2 replaces workers, and this server has none: restart it instead');
+  });
   for (const warning of warnings) logger.warn({}, warning);
   const { environment, homeDirectory } = context;
   const requestLines = format === 'json' && (level === 'info' || level === 'debug') ? output : undefined;
@@ -93,7 +99,7 @@ export async function serve(
     ...(worker !== undefined && link !== undefined && { worker: { slot: worker.slot, gather: link.gather } }),
   });
   const stopped = stopOnSignal(system, logger, link, restriction?.done);
-  process.on('SIGHUP', () => void reload(system, load, logger, secrets));
+  started.resolve(() => reload(system, load, logger, secrets));
 
   await system.agentsKnown();
   const summary = system.summary();
@@ -164,6 +170,23 @@ function stopOnSignal(system: System, logger: Logger, link?: WorkerLink, done?: 
   void system.drainAsked.then(() => stop('drain', link !== undefined));
   void done?.then(() => stop('done', false));
   return promise;
+}
+
+/**
+ * Reloads on SIGHUP: one reload at a time, and many signals become one. Called first, because a signal without a listener ends the
+ * process: one that arrives during the start counts once the server runs.
+ */
+function reloadOnSignal(started: Promise<() => Promise<void>>): void {
+  let isAsked = false;
+  let last: Promise<unknown> = started;
+  process.on('SIGHUP', () => {
+    if (isAsked) return;
+    isAsked = true;
+    last = last.then(async () => {
+      isAsked = false;
+      await (await started)();
+    });
+  });
 }
 
 /** Reads the configuration again. A configuration with problems changes nothing. */

@@ -5,6 +5,8 @@ import { chmod, readdir, stat, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { ownSqliteFile } from '../../src/platform/database/sqlite/sqlite-file.ts';
 import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
 import { startPiped } from './piped-program.ts';
@@ -52,6 +54,39 @@ test('O-08: SIGHUP with a broken configuration changes nothing and says so', asy
   assert.equal((await ping('first-token-1234567890')).status, 401);
   await program.stop();
   assert.equal(/(first|second)-token-1234567890/.test(program.stderr()), false);
+});
+
+test('SIGHUP during the start does not end the server, and is not lost: what was written before it counts', async (t) => {
+  const folder = await temporaryFolder(t);
+  const config = join(folder, 'trestle.yaml');
+  await writeFile(config, 'bridge: { auth_token: first-token-1234567890 }\n', { mode: 0o600 });
+  // A command has the data, so the server waits for it after it has read its settings.
+  const command = await ownSqliteFile(join(folder, 'data', 'bridge.db'), 'command');
+  t.after(() => command.release());
+  const server = startPiped(t, [
+    'serve',
+    '--listen',
+    '127.0.0.1:0',
+    '--config',
+    config,
+    '--data-dir',
+    join(folder, 'data'),
+  ]);
+  await until('the server to wait', () => server.stderr().includes('waiting for a command'));
+  await writeFile(config, 'bridge: { auth_token: second-token-1234567890 }\n');
+  for (let signal = 0; signal < 20; signal += 1) {
+    server.child.kill('SIGHUP');
+    await pause(5);
+  }
+  command.release();
+  const ended = () => server.child.exitCode ?? server.child.signalCode;
+  await until('a reload', () => ended() !== null || server.stderr().includes('configuration read again'));
+  assert.equal(ended(), null, server.stderr());
+  assert.match(server.stderr(), /"changed":\["bridge\.auth_token"\]/);
+  assert.equal(server.stderr().split('configuration read again').length - 1, 1, 'twenty signals are one reload');
+  server.child.kill('SIGUSR2');
+  await until('a word about SIGUSR2', () => server.stderr().includes('this server has none'));
+  assert.equal(ended(), null);
 });
 
 test('O-09: a port in use is one line that names it and who holds it, with exit code 1', async (t) => {
