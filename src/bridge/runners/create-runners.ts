@@ -187,12 +187,29 @@ export function createRunners(options: RunnersOptions): Runners {
       tunnel.end();
       if (tunnels.get(runner.id) === tunnel) tunnels.delete(runner.id);
       logger.info({ runner: runner.name }, 'a runner is no longer connected');
-      const gone = beat.stop().then(() => here().store.disconnect(runner.id, connection));
-      void gone
-        .then(changedHere)
-        .catch((error: unknown) => logger.warn({ err: error, runner: runner.name }, 'not noted that a runner is away'))
+      void beat
+        .stop()
+        .then(() => noteGone(runner, connection))
         .finally(() => beats.delete(beat));
     });
+  }
+
+  /**
+   * Tries until it is stored, also after an outage of the database: until then, all instances count the runner as connected here,
+   * and send it new conversations. A later connection of the runner is not touched.
+   */
+  async function noteGone({ id, name }: Connected['runner'], connection: string): Promise<void> {
+    for (let isFirst = true; ; isFirst = false) {
+      try {
+        await here().store.disconnect(id, connection);
+        return changedHere();
+      } catch (error) {
+        // An instance that stops leaves the list, and its runners with it.
+        if (stopped.signal.aborted) return;
+        if (isFirst) logger.warn({ err: error, runner: name }, 'not noted yet that a runner is away; trying again');
+      }
+      await pause(clock, BEAT_MS, stopped.signal);
+    }
   }
 
   const ofRunner: UpgradeRoute<Connected> = {
