@@ -124,19 +124,18 @@ export function registerCopy(program: Command, context: CommandContext): void {
       const options = command.optsWithGlobals();
       const url = postgresUrl(String(options.to));
       const access = await commandAccess(options, context);
-      const { copyDatabase } = await import('../platform/database/backup/copy-into.ts');
+      const { copyDatabases } = await import('../platform/database/backup/copy-into.ts');
       const { openStoresAlone, storeDefinition } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
       await using opened = new AsyncDisposableStack();
       const databases = await openStoresAlone(access, opened);
-      const copied = [];
-      for (const name of SERVICE_NAMES) {
-        const source = databases.find((database) => database.name === name);
-        if (source === undefined) continue;
+      const copies = SERVICE_NAMES.flatMap((name) => {
+        const from = databases.find((database) => database.name === name);
         const location = { engine: 'postgres', url, schema: name } as const;
-        const tables = await copyDatabase(source, { ...storeDefinition(name), location, clock: access.clock });
-        copied.push({ name, tables });
-      }
+        return from === undefined ? [] : [{ from, to: { ...storeDefinition(name), location, clock: access.clock } }];
+      });
+      const tables = await copyDatabases(copies);
+      const copied = copies.map(({ to: { name } }, index) => ({ name, tables: tables[index] ?? [] }));
       print(command, context, { databases: copied }, `${tablesText(copied)}Copied; counts and checksums are equal.\n`);
     });
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { startPgbouncer } from '../kit/real-pgbouncer.ts';
 import { startPostgres } from '../kit/real-postgres.ts';
@@ -52,6 +53,28 @@ test('DS-10: two instances behind PgBouncer in transaction mode serve sessions, 
   // Accounts has a schema of its own, too.
   const sent = await post(one, '/api/auth/register/send', { email: 'somebody@example.org' });
   assert.equal(sent.status, 200, JSON.stringify(sent));
+});
+
+test('a restore through PgBouncer leaves no lock behind: instances start after it', async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const pool = await startPgbouncer(t, postgres.url);
+  const environment = { TRESTLE_DATABASE_LISTEN_URL: postgres.url };
+  const args = ['--database', pool];
+  const first = await startProgram(t, { args, environment });
+  const place = [...args, '--data-dir', await temporaryFolder(t)];
+  const folder = join(await temporaryFolder(t), 'backup');
+  for (const command of [
+    ['backup', folder],
+    ['restore', folder, '--replace'],
+  ]) {
+    const { code, stderr } = await runProgram([...command, ...place], { environment });
+    assert.equal(code, 0, stderr);
+    await first.stop();
+  }
+  // The lock of migrations belongs to a connection: one that the pooler keeps would hold it.
+  const again = await startProgram(t, { args, environment });
+  assert.equal((await fetch(`${again.url}/readyz`)).status, 200);
 });
 
 /** What one connection sets would count for others, in the schema of another service. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { appendFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
@@ -122,6 +122,50 @@ for (const engine of engines) {
       const restored = await places.open<SampleSchema>(sampleDatabase, { location });
       const expected = await database.snapshot(digestTables);
       assert.deepEqual(await restored.snapshot((connection) => findProblems(connection, expected)), []);
+    });
+
+    test('a restore that fails at one of several databases changes none of them, and works when tried again', async () => {
+      const second = { ...sampleDatabase, name: 'second' };
+      const databases = [await places.open<SampleSchema>(sampleDatabase), await places.open<SampleSchema>(second)];
+      for (const database of databases) await fillSample(database, 5);
+      const folder = newFolder();
+      await backUpDatabases({ databases, folder, programVersion: '1', clock: systemClock });
+      const targets = [sampleDatabase, second].map((definition) => ({ ...definition, location: places.location() }));
+      const [first, last] = targets;
+      assert.ok(first !== undefined && last !== undefined);
+      const open = (definition: typeof first) =>
+        places.open<SampleSchema>(definition, { location: definition.location });
+      const precious = await open(first);
+      await precious.query.insertInto('items').values(item('precious')).execute();
+      await precious.close();
+      // What the restore cannot put in order: a folder in place of a file, or a table that is not ours.
+      const obstacle = last.location.engine === 'sqlite' ? `${last.location.file}.restoring` : '';
+      if (obstacle !== '') await mkdir(obstacle);
+      else {
+        const other = await open(last);
+        await other.write([{ sql: 'create table foreign_one (id text primary key)', parameters: [] }]);
+        await other.close();
+      }
+      const replace = () => restoreDatabases({ folder, targets, clock: systemClock, replace: true });
+      await assert.rejects(replace());
+      const kept = await open(first);
+      assert.deepEqual(
+        (await kept.query.selectFrom('items').select('id').execute()).map(({ id }) => id),
+        ['precious'],
+      );
+      await kept.close();
+      if (obstacle !== '') await rm(obstacle, { recursive: true });
+      else {
+        const other = await open(last);
+        await other.write([{ sql: 'drop table foreign_one', parameters: [] }]);
+        await other.close();
+      }
+      await replace();
+      for (const [index, target] of targets.entries()) {
+        const restored = await open(target);
+        const expected = await databases[index]?.snapshot(digestTables);
+        assert.deepEqual(await restored.snapshot((connection) => findProblems(connection, expected)), []);
+      }
     });
 
     test('a restore into an empty schema is accepted', async () => {

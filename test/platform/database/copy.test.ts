@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
-import { copyDatabase } from '../../../src/platform/database/backup/copy-into.ts';
+import { copyDatabases } from '../../../src/platform/database/backup/copy-into.ts';
 import { findProblems } from '../../../src/platform/database/backup/database-backup.ts';
 import type { EngineName } from '../../../src/platform/database/database.ts';
 import type { DatabaseDefinition } from '../../../src/platform/database/migrations.ts';
@@ -14,6 +14,13 @@ const WAYS: readonly (readonly [EngineName, EngineName])[] = [
   ['sqlite', 'postgres'],
   ['postgres', 'sqlite'],
 ];
+
+async function copyDatabase(
+  from: Parameters<typeof copyDatabases>[0][number]['from'],
+  to: Parameters<typeof copyDatabases>[0][number]['to'],
+) {
+  return (await copyDatabases([{ from, to }])).flat();
+}
 
 for (const [from, to] of WAYS) {
   describe(`copying from ${from} to ${to}`, () => {
@@ -95,6 +102,41 @@ for (const [from, to] of WAYS) {
     });
   });
 }
+
+describe('copying several databases to PostgreSQL', () => {
+  const places = databasePlaces('sqlite', 'postgres');
+
+  test('one that is refused, or breaks off, leaves all of them empty', async () => {
+    const sources = [await places.open<SampleSchema>(sampleDatabase), await places.open<SampleSchema>(sampleDatabase)];
+    for (const source of sources) await fillSample(source, 10);
+    const [first, last] = [places.location('postgres'), places.location('postgres')];
+    const copies = sources.map((from, index) => {
+      return { from, to: { ...sampleDatabase, location: index === 0 ? first : last, clock: systemClock } };
+    });
+    const isFirstEmpty = async () => {
+      const target = await places.open<SampleSchema>(sampleDatabase, { location: first });
+      const rows = await target.query.selectFrom('items').select('id').execute();
+      await target.close();
+      return rows.length === 0;
+    };
+    const occupied = await places.open<SampleSchema>(sampleDatabase, { location: last });
+    await occupied.query.insertInto('items').values(item('precious')).execute();
+    await assert.rejects(copyDatabases(copies), { code: 'STORAGE_NOT_EMPTY' });
+    assert.ok(await isFirstEmpty());
+    await occupied.write([
+      { sql: 'delete from items', parameters: [] },
+      { sql: 'create table foreign_one (id text primary key)', parameters: [] },
+    ]);
+    await assert.rejects(copyDatabases(copies), /foreign_one should not exist/);
+    assert.ok(await isFirstEmpty());
+    await occupied.write([{ sql: 'drop table foreign_one', parameters: [] }]);
+    const digests = await copyDatabases(copies);
+    for (const [index, source] of sources.entries()) {
+      assert.deepEqual(digests[index], await source.snapshot(digestTables));
+    }
+    assert.equal(await isFirstEmpty(), false);
+  });
+});
 
 describe('comparing copies', () => {
   const places = databasePlaces('sqlite');

@@ -29,23 +29,54 @@ const MAX_COPY_MS = 24 * 60 * 60 * 1000;
 /** Both engines limit the values of one statement; SQLite to 32,766. */
 const VALUES_PER_STATEMENT = 16_000;
 
+/** A database, and where it is copied to. */
+interface Copy {
+  readonly source: SqlConnection;
+  readonly target: CopyTarget;
+}
+
 /**
- * Makes the schema at the target, fills it in one transaction and compares counts and checksums before it commits: a
- * copy that was interrupted or does not match leaves the target as it was. The data of the source must not change
- * until then, and its schema must be up to date.
+ * Makes the schemas at the targets, fills them in one transaction and compares counts and checksums before it commits: a
+ * copy that was interrupted or does not match leaves all targets as they were. The data of the sources must not change
+ * until then, and their schemas must be up to date. Several targets are schemas of one PostgreSQL database.
  */
-export async function copyInto(source: SqlConnection, target: CopyTarget): Promise<TableDigest[]> {
-  const { name, location, clock } = target;
-  const engine = await openEngine(location);
-  try {
-    if (!target.replace) await refuseUnlessEmpty(engine, name);
-    await migrate(engine, target, clock, location);
-    return await runTransaction(engine, clock, { timeoutMs: MAX_COPY_MS }, (connection) =>
-      fill(source, connection, name),
-    );
-  } finally {
-    await engine.close();
+async function copyAllInto(copies: readonly Copy[]): Promise<TableDigest[][]> {
+  await using opened = new AsyncDisposableStack();
+  const places: (Copy & { readonly engine: Engine })[] = [];
+  for (const copy of copies) {
+    const engine = await openEngine(withoutPooler(copy.target.location));
+    opened.defer(() => engine.close());
+    places.push({ ...copy, engine });
   }
+  for (const { target, engine } of places) if (!target.replace) await refuseUnlessEmpty(engine, target.name);
+  for (const { target, engine } of places) await migrate(engine, target, target.clock, target.location);
+  const [first] = places;
+  if (first === undefined) return [];
+  return await runTransaction(first.engine, first.target.clock, { timeoutMs: MAX_COPY_MS }, async (connection) => {
+    const digests: TableDigest[][] = [];
+    for (const { source, target } of places) {
+      if (target.location.engine === 'postgres') await enterSchema(connection, target.location.schema);
+      digests.push(await fill(source, connection, target.name));
+    }
+    return digests;
+  });
+}
+
+/** As `copyAllInto`, for one database. */
+export async function copyInto(source: SqlConnection, target: CopyTarget): Promise<TableDigest[]> {
+  return (await copyAllInto([{ source, target }])).flat();
+}
+
+/** A migration locks its connection, and a copy is one long transaction: neither may pass a pooler. */
+function withoutPooler(location: DatabaseLocation): DatabaseLocation {
+  if (location.engine === 'sqlite') return location;
+  const { url, directUrl = url, schema } = location;
+  return { engine: 'postgres', url: directUrl, schema };
+}
+
+/** Until the end of the transaction. */
+async function enterSchema(connection: SqlConnection, schema: string): Promise<void> {
+  await connection.execute({ sql: `SET LOCAL search_path = ${quoted(schema)}`, parameters: [] });
 }
 
 async function refuseUnlessEmpty(engine: Engine, name: string): Promise<void> {
@@ -89,7 +120,14 @@ function insertText(engine: EngineName, { name, columns }: Table, count: number)
   return `INSERT INTO ${quoted(name)} (${columns.map(quoted).join(', ')}) VALUES ${rows.join(', ')}`;
 }
 
-/** Copies a database to another place, on the same engine or the other; SQLite files must be owned by the caller. */
-export function copyDatabase(from: Pick<Database, 'snapshot'>, to: CopyTarget): Promise<TableDigest[]> {
-  return from.snapshot((source) => copyInto(source, to));
+interface DatabaseCopy {
+  readonly from: Pick<Database, 'snapshot'>;
+  readonly to: CopyTarget;
+}
+
+/** Copies databases to another place, on the same engine or the other: all or none. SQLite files must be owned by the caller. */
+export function copyDatabases(copies: readonly DatabaseCopy[], begun: readonly Copy[] = []): Promise<TableDigest[][]> {
+  const [next, ...rest] = copies;
+  if (next === undefined) return copyAllInto(begun);
+  return next.from.snapshot((source) => copyDatabases(rest, [...begun, { source, target: next.to }]));
 }

@@ -9,12 +9,12 @@ import { Check } from 'typebox/value';
 import type { Clock } from '../../clock/clock.ts';
 import { AppError } from '../../errors/app-error.ts';
 import { exists, makeFolder } from '../../files/make-folder.ts';
-import type { Database, DatabaseLocation, SqlConnection } from '../database.ts';
+import type { Database, DatabaseLocation, Engine, SqlConnection } from '../database.ts';
 import { type DatabaseDefinition, migrate, refuseNewerSchema } from '../migrations.ts';
 import { openEngine } from '../open-engine.ts';
 import { foldLog, makePrivateFile, type Ownership, ownSqliteFile, useSqliteFile } from '../sqlite/sqlite-file.ts';
 import { compareDigests, digestTables, holdsRows, type TableDigest } from '../tables.ts';
-import { copyInto } from './copy-into.ts';
+import { copyDatabases } from './copy-into.ts';
 
 interface Backup {
   readonly databases: readonly Pick<Database, 'name' | 'engine' | 'backupTo'>[];
@@ -178,8 +178,8 @@ interface PreparedRestore extends RestoreTarget {
 }
 
 /**
- * Puts a backup back, on either engine. Everything is checked before anything is touched: the files against the
- * manifest, each database in itself, and that this version knows its schema. SQLite targets are locked until the end.
+ * Puts a backup back, on either engine: all databases, or none. Everything is checked before anything is touched: the files
+ * against the manifest, each database in itself, and that this version knows its schema. SQLite targets are locked until the end.
  */
 export async function restoreDatabases(restore: Restore): Promise<BackupManifest> {
   const { folder, targets, clock, replace = false } = restore;
@@ -194,7 +194,7 @@ export async function restoreDatabases(restore: Restore): Promise<BackupManifest
     }
     if (!replace) for (const target of targets) await refuseFilledFile(target);
     await restore.beforeChange?.(manifest);
-    for (const target of prepared) await putBack(target, clock, replace);
+    await putBack(prepared, clock, replace);
   } finally {
     for (const ownership of owned) ownership.release();
   }
@@ -223,42 +223,50 @@ async function refuseFilledFile({ name, location }: RestoreTarget): Promise<void
   if (await useSqliteFile(location.file, 'write', holdsRows)) throw new AppError('STORAGE_NOT_EMPTY', { name });
 }
 
-async function putBack(target: PreparedRestore, clock: Clock, replace: boolean): Promise<void> {
-  if (target.location.engine === 'sqlite') return replaceFile(target.source, target.location.file);
-  const folder = await mkdtemp(join(tmpdir(), 'restore-'));
-  try {
-    // A copy, because it is brought up to date first: the backup itself stays as it is.
-    const file = join(folder, 'copy.db');
-    await copyFile(target.source, file);
-    const engine = await openEngine({ engine: 'sqlite', file });
-    try {
-      await migrate(engine, target, clock, { engine: 'sqlite', file });
-      await engine.snapshot((source) => copyInto(source, { ...target, clock, replace }));
-    } finally {
-      await engine.close();
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
+/**
+ * Puts all databases back, or none: schemas in one transaction; files are copied first, and then take their places one after the
+ * other, which needs no room on the disk.
+ */
+async function putBack(targets: readonly PreparedRestore[], clock: Clock, replace: boolean): Promise<void> {
+  await using opened = new AsyncDisposableStack();
+  const copies: Parameters<typeof copyDatabases>[0][number][] = [];
+  const places: (() => Promise<void>)[] = [];
+  for (const target of targets) {
+    const { location, source } = target;
+    if (location.engine === 'sqlite') places.push(await prepareFile(source, location.file, opened));
+    else copies.push({ from: await openCopy(target, clock, opened), to: { ...target, clock, replace } });
   }
+  await copyDatabases(copies);
+  for (const takePlace of places) await takePlace();
 }
 
-/** The old database is closed properly first: a log of it that is left over would be applied to the new one. */
-async function replaceFile(source: string, file: string): Promise<void> {
-  await makePrivateFile(file);
-  if ((await sizeOf(file)) > 0) await foldLog(file).catch(() => undefined);
+/** A copy of the file, because it is brought up to date first: the backup itself stays as it is. */
+async function openCopy(target: PreparedRestore, clock: Clock, opened: AsyncDisposableStack): Promise<Engine> {
+  const folder = await mkdtemp(join(tmpdir(), 'restore-'));
+  opened.defer(() => rm(folder, { recursive: true, force: true }));
+  const file = join(folder, 'copy.db');
+  await copyFile(target.source, file);
+  const engine = await openEngine({ engine: 'sqlite', file });
+  opened.defer(() => engine.close());
+  await migrate(engine, target, clock, { engine: 'sqlite', file });
+  return engine;
+}
+
+/** Copies the file beside its place; what it returns puts it there. */
+async function prepareFile(source: string, file: string, opened: AsyncDisposableStack): Promise<() => Promise<void>> {
   const partial = `${file}.restoring`;
   await rm(partial, { force: true });
-  try {
-    await makePrivateFile(partial);
-    await copyFile(source, partial);
-    await syncFile(partial);
+  await makePrivateFile(partial);
+  opened.defer(() => rm(partial, { force: true }));
+  await copyFile(source, partial);
+  await syncFile(partial);
+  return async () => {
+    // The old database is closed properly first: a log of it that is left over would be applied to the new one.
+    if ((await sizeOf(file)) > 0) await foldLog(file).catch(() => undefined);
     for (const rest of [`${file}-wal`, `${file}-shm`, `${file}-journal`]) await rm(rest, { force: true });
     await rename(partial, file);
     await syncFolder(dirname(file));
-  } catch (error) {
-    await rm(partial, { force: true });
-    throw error;
-  }
+  };
 }
 
 async function sizeOf(file: string): Promise<number> {
