@@ -83,10 +83,14 @@ export function registerRestore(program: Command, context: CommandContext): void
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const passphrase = options.keyPassphraseStdin === true ? await readPassword(context) : undefined;
       const { prepareDataDirectory, prepareRestoredKey } = await import('../system/data-directory.ts');
+      const { refuseRunningInstances } = await import('../system/cluster.ts');
       const files = placesOf(access);
       const manifest = await restoreDatabases({
         folder: resolve(context.workingDirectory, folder),
-        beforeLocks: async () => void (await prepareDataDirectory(files.folder)),
+        async beforeLocks() {
+          await prepareDataDirectory(files.folder);
+          await refuseRunningInstances(access);
+        },
         targets: SERVICE_NAMES.map((name) => ({
           ...storeDefinition(name),
           location: storeLocation(settings.database, files, name),
@@ -127,7 +131,9 @@ export function registerCopy(program: Command, context: CommandContext): void {
       const { copyDatabases } = await import('../platform/database/backup/copy-into.ts');
       const { openStoresAlone, storeDefinition } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
+      const { refuseRunningInstances } = await import('../system/cluster.ts');
       await using opened = new AsyncDisposableStack();
+      await refuseRunningInstances(access);
       const databases = await openStoresAlone(access, opened);
       const copies = SERVICE_NAMES.flatMap((name) => {
         const from = databases.find((database) => database.name === name);
@@ -198,7 +204,9 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
       const { systemRandomness: randomness } = await import('../platform/clock/randomness.ts');
       const { loadSecretKeys } = await import('../platform/secrets/secret-keys.ts');
       const { secretKey: file } = placesOf(access);
+      const { refuseRunningInstances } = await import('../system/cluster.ts');
       await using opened = new AsyncDisposableStack();
+      await refuseRunningInstances(access);
       const databases = await openStoresAlone(access, opened);
       const source = { file, given: access.settings.secret_key, randomness };
       const fingerprint = await adoptSecretKey(databases, await loadSecretKeys(source));

@@ -105,6 +105,17 @@ export async function drainInstance(options: StoreAccessOptions, id: string, lef
   });
 }
 
+/**
+ * For commands that work while no server runs: on SQLite the lock on the files refuses them, on PostgreSQL the list of instances.
+ * Throws INSTANCES_RUNNING.
+ */
+export async function refuseRunningInstances(options: StoreAccessOptions): Promise<void> {
+  if (options.settings.database.url === '') return;
+  const instances = await withBridgeStore(options, '', listInstances);
+  const running = instances.filter(({ state }) => state !== 'silent').map(({ id, address }) => `${id} (${address})`);
+  if (running.length > 0) throw new AppError('INSTANCES_RUNNING', { instances: running.join(', ') });
+}
+
 async function listInstances(database: Database<BridgeSchema>): Promise<readonly InstanceFacts[]> {
   return (await createInstanceStore(database).list()).map(describeInstance);
 }

@@ -40,6 +40,11 @@ export const systemErrors = {
     message:
       'cluster.address is an https address, but with --workers each process listens on its own port without TLS. Use an http address, or start one instance for each address.',
   },
+  INSTANCES_RUNNING: {
+    status: 409,
+    message:
+      'Servers use this PostgreSQL database: {instances}. Stop them all first. A server that was killed counts as running for another eight seconds.',
+  },
   INSTANCE_UNKNOWN: {
     status: 404,
     message: 'No instance {id} is running; trestle cluster lists the running instances.',

@@ -58,6 +58,35 @@ test('O-11: a restore over existing data, over a running server, or of a damaged
   assert.match(damaged.stderr, /bridge\.db/);
 });
 
+test('restore, copy and secret-key adopt are refused while a server uses the PostgreSQL database, and work after it', async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const place = ['--database', postgres.url, '--data-dir', await temporaryFolder(t)];
+  const server = await startProgram(t, { args: ['--database', postgres.url] });
+  const folder = join(await temporaryFolder(t), 'backup');
+  const backup = await runProgram(['backup', folder, ...place]);
+  assert.equal(backup.code, 0, backup.stderr);
+  const { instances } = (await (await fetch(`${server.url}/api/system/instances`)).json()) as {
+    instances: readonly { id: string; address: string }[];
+  };
+  const [own] = instances;
+  // Nothing is copied there: it is not reached before the refusal.
+  const copy = ['copy', '--to', 'postgres://nobody@127.0.0.1:1/none'];
+  for (const command of [['restore', folder, '--replace'], copy, ['secret-key', 'adopt']]) {
+    const { code, stderr } = await runProgram([...command, ...place]);
+    assert.equal(code, 1, stderr);
+    assert.ok(stderr.includes(`${own?.id} (${own?.address})`) && stderr.includes('Stop them all first'), stderr);
+  }
+  assert.equal(await server.stop(), 0);
+  for (const command of [
+    ['secret-key', 'adopt'],
+    ['restore', folder, '--replace'],
+  ]) {
+    const { code, stderr } = await runProgram([...command, ...place]);
+    assert.equal(code, 0, stderr);
+  }
+});
+
 test('O-12: all data is copied to PostgreSQL, where the program then runs, twice at the same time', async (t) => {
   const postgres = await startPostgres();
   t.after(() => postgres.stop());
