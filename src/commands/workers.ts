@@ -59,9 +59,17 @@ export async function serveWithWorkers(
     parent.signal(signal === 'SIGHUP' ? signal : 'SIGTERM');
   };
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, forward);
-  let replacing: Promise<void> = Promise.resolve();
+  const started = Promise.withResolvers<void>();
+  let replacing: Promise<void> = started.promise;
+  let isAsked = false;
+  // One round at a time, and many signals become one: a round that has not begun takes the program as it is then.
   process.on('SIGUSR2', () => {
-    replacing = replacing.then(() => replaceAll());
+    if (isAsked) return;
+    isAsked = true;
+    replacing = replacing.then(() => {
+      isAsked = false;
+      return replaceAll();
+    });
   });
 
   async function replaceAll(): Promise<void> {
@@ -70,7 +78,7 @@ export async function serveWithWorkers(
         await parent.replace(slot);
         logger.info({ worker: slot }, 'worker replaced');
       } catch {
-        logger.error({ worker: slot }, 'the new worker did not start; the old workers keep running');
+        if (!isOver) logger.error({ worker: slot }, 'the new worker did not start; the old workers keep running');
         return;
       }
     }
@@ -85,24 +93,29 @@ export async function serveWithWorkers(
       logger.error({ worker: slot, code }, 'a worker has failed and is being restarted');
       await pause(systemClock, pauseMs);
       if (isOver) return;
-      pauseMs = await parent.start(slot).then(
-        () => AGAIN_MS,
-        () => Math.min(MAX_AGAIN_MS, pauseMs * 2),
-      );
+      pauseMs = await parent
+        .fill(slot, () => isOver)
+        .then(
+          () => AGAIN_MS,
+          () => Math.min(MAX_AGAIN_MS, pauseMs * 2),
+        );
     }
   }
 
   try {
     // The first worker starts alone, because it creates what all share: the schemas of the database, and the secret key.
     const summary = await parent.start(1);
-    await Promise.all(Array.from({ length: count - 1 }, (_, index) => parent.start(index + 2)));
+    if (!isOver) await Promise.all(Array.from({ length: count - 1 }, (_, index) => parent.start(index + 2)));
     if (!isOver) printSummary({ ...summary, pid: process.pid, workers: count }, options, context, file);
   } catch (error) {
+    const wasStopped = isOver;
     isOver = true;
     parent.signal('SIGTERM');
     await parent.allEnded();
+    if (wasStopped) return;
     throw error;
   }
+  started.resolve();
   await Promise.all(Array.from({ length: count }, (_, index) => keep(index + 1)));
   await replacing;
   await parent.allEnded();
@@ -111,6 +124,8 @@ export async function serveWithWorkers(
 interface Parent {
   /** Resolves when the worker serves; throws CommandExit with its exit code when it ends before. */
   start(slot: number): Promise<SystemSummary>;
+  /** Starts a worker in a place without one, unless that is no longer wanted; fails as `start` does. */
+  fill(slot: number, isOver: () => boolean): Promise<void>;
   /** Starts another worker for a place, then lets the old one leave; resolves when it has ended. */
   replace(slot: number): Promise<void>;
   /** The exit code of the worker in a place, once it has ended and none has replaced it. */
@@ -122,6 +137,9 @@ interface Parent {
 interface Running {
   readonly worker: Worker;
   readonly ended: Promise<number>;
+  readonly isServing: boolean;
+  /** It was to read its settings again before it served: it may have read them before they were changed. */
+  isReloadDue: boolean;
 }
 
 function createParent(logger: Logger): Parent {
@@ -129,6 +147,17 @@ function createParent(logger: Logger): Parent {
   const all = new Set<Running>();
   const gathering = new Map<number, { readonly got: (readonly Figure[])[]; wanted: number; done(): void }>();
   let lastId = 0;
+  const turns = new Map<number, Promise<unknown>>();
+
+  /** Starts one worker at a time in a place: a restart after a failure and a replacement would otherwise leave two there. */
+  function inTurn<Result>(slot: number, work: () => Promise<Result>): Promise<Result> {
+    const done = (turns.get(slot) ?? Promise.resolve()).then(work);
+    turns.set(
+      slot,
+      done.catch(() => undefined),
+    );
+    return done;
+  }
 
   /** Asks every worker for its metrics, and sends all of them to the worker that was asked for `/metrics`. */
   async function gather(asker: Worker, askedAs: number): Promise<void> {
@@ -164,30 +193,47 @@ function createParent(logger: Logger): Parent {
         settle(code ?? EXIT_FAILED);
       });
     });
-    const running: Running = { worker, ended };
+    const running = { worker, ended, isServing: false, isReloadDue: false };
     all.add(running);
     logger.info({ worker: slot, pid: worker.process.pid }, 'worker started');
     worker.on('message', (message: ToParent) => {
-      if (message.kind === 'ready') resolve(message.summary);
-      else received(worker, message);
+      if (message.kind !== 'ready') return received(worker, message);
+      running.isServing = true;
+      if (running.isReloadDue) worker.process.kill('SIGHUP');
+      resolve(message.summary);
     });
     // Written to after its end.
     worker.on('error', (error) => logger.warn({ err: error, worker: slot }, 'a worker could not be reached'));
     return { running, serves };
   }
 
+  async function start(slot: number): Promise<SystemSummary> {
+    const { running, serves } = launch(slot);
+    places.set(slot, running);
+    return await serves;
+  }
+
+  /** Puts a worker that serves into a place, and returns the one before it. */
+  async function exchange(slot: number): Promise<Running | undefined> {
+    const old = places.get(slot);
+    const { running, serves } = launch(slot);
+    await serves;
+    places.set(slot, running);
+    return old !== undefined && all.has(old) ? old : undefined;
+  }
+
   return {
-    async start(slot) {
-      const { running, serves } = launch(slot);
-      places.set(slot, running);
-      return await serves;
+    start,
+    async fill(slot, isOver) {
+      await inTurn(slot, async () => {
+        const place = places.get(slot);
+        const isFilled = place !== undefined && all.has(place);
+        if (!isFilled && !isOver()) await start(slot);
+      });
     },
     async replace(slot) {
-      const old = places.get(slot);
-      const { running, serves } = launch(slot);
-      await serves;
-      places.set(slot, running);
-      if (old === undefined || !all.has(old)) return;
+      const old = await inTurn(slot, () => exchange(slot));
+      if (old === undefined) return;
       send(old.worker, { kind: 'leave' });
       await old.ended;
     },
@@ -199,7 +245,11 @@ function createParent(logger: Logger): Parent {
       }
     },
     signal(signal) {
-      for (const { worker } of all) worker.process.kill(signal);
+      for (const running of all) {
+        // A worker that has just been started would end, because it does not listen for signals yet.
+        if (signal === 'SIGHUP' && !running.isServing) running.isReloadDue = true;
+        else running.worker.process.kill(signal);
+      }
     },
     async allEnded() {
       await Promise.all([...all].map(({ ended }) => ended));

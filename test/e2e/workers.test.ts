@@ -4,14 +4,18 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { inTime } from '../kit/in-time.ts';
 import { startPostgres } from '../kit/real-postgres.ts';
 import { type RunningProgram, runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
+import { startPiped } from './piped-program.ts';
 
 const PATIENCE_MS = 60_000;
 const REQUESTS = 100;
 const LOST_MS = 2_000;
+/** Longer than the pause before a worker that has failed is started again. */
+const SETTLED_MS = 3_000;
 const [FIRST, SECOND] = ['first-token-of-this-test', 'second-token-of-this-test'];
 
 const postgres = await startPostgres();
@@ -177,6 +181,82 @@ test('SIGUSR2 replaces the workers one after the other, and no call fails; one t
     PATIENCE_MS,
   );
   assert.equal(await program.stop(), 0);
+});
+
+test('signals during the start, in a burst, and beside a dead worker leave one worker in each place, and the next one works', async (t) => {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, 'trestle.yaml');
+  await writeToken(file, FIRST);
+  const place = ['--listen', '127.0.0.1:0', '--data-dir', join(folder, 'data'), '--database', postgres.url];
+  const args = ['serve', '--json', '--workers', '2', '--config', file, ...place];
+  const key = { TRESTLE_SECRET_KEY: Buffer.alloc(32, 1).toString('base64') };
+  const { child, stderr } = startPiped(t, args, key);
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const lines = (message: string) =>
+    stderr()
+      .split('\n')
+      .filter((line) => line.includes(`"msg":"${message}"`))
+      .map((line) => JSON.parse(line) as { readonly worker: number; readonly pid: number });
+  /** The places of the workers that run. */
+  const running = () => {
+    const ended = new Set(lines('worker ended').map(({ pid }) => pid));
+    return lines('worker started').filter(({ pid }) => !ended.has(pid));
+  };
+  const burst = async () => {
+    for (let signal = 0; signal < 10; signal += 1) {
+      child.kill('SIGUSR2');
+      child.kill('SIGHUP');
+      await pause(10);
+    }
+  };
+  const hasEnded = () => child.exitCode !== null || child.signalCode !== null;
+  /** Waits until every place has one worker, and stays so. */
+  async function settled(replacements: number): Promise<void> {
+    let since = performance.now();
+    let seen = '';
+    await until(
+      'one worker in each place',
+      () => {
+        assert.ok(!hasEnded(), stderr());
+        const now = `${lines('worker started').length} ${lines('worker ended').length}`;
+        if (now !== seen) since = performance.now();
+        seen = now;
+        const isQuiet = performance.now() - since > SETTLED_MS && lines('worker replaced').length >= replacements;
+        return isQuiet && running().length === 2;
+      },
+      2 * PATIENCE_MS,
+    );
+    assert.deepEqual(new Set(running().map(({ worker }) => worker)), new Set([1, 2]));
+  }
+
+  await until('the first worker to start', () => running().length === 1, PATIENCE_MS);
+  await burst();
+  await until('the summary', () => hasEnded() || output.includes('\n'), PATIENCE_MS);
+  await settled(2);
+  assert.equal(lines('worker replaced').length, 2, 'the signals of the start are one round');
+
+  // The place is empty for a second: the restart and the replacement meet there.
+  process.kill(running().at(-1)?.pid ?? 0, 'SIGKILL');
+  await until('the end of the worker', () => running().length === 1, PATIENCE_MS);
+  await burst();
+  await settled(4);
+  const replaced = lines('worker replaced').length;
+  assert.ok(replaced <= 6, `a burst is the round that runs and one more: ${replaced - 2} replacements`);
+
+  const before = running().map(({ pid }) => pid);
+  child.kill('SIGUSR2');
+  await settled(replaced + 2);
+  assert.deepEqual(
+    running().filter(({ pid }) => before.includes(pid)),
+    [],
+  );
+  child.kill('SIGTERM');
+  await inTime('the end', once(child, 'exit'), PATIENCE_MS);
+  assert.equal(child.exitCode, 0);
+  assert.deepEqual(running(), []);
 });
 
 test('with --workers, too, a taken port or a missing credential is one line, and leaves nothing behind', async (t) => {
