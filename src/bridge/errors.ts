@@ -91,6 +91,12 @@ export const bridgeErrors = {
       'The instance that has this session cannot be reached: {reason}. Try again; data.outcome says whether the call may already have been processed.',
   },
   NOT_OWNER: { status: 503, rpc: -32020, message: 'This instance does not have the session.' },
+  RUNNER_CONNECTED: {
+    status: 409,
+    rpc: -32602,
+    message:
+      'The runner "{name}" is already connected, from the machine {host}. Each runner needs a key of its own: trestle runner create.',
+  },
   RUNNER_UNKNOWN: {
     status: 404,
     rpc: -32602,

@@ -249,7 +249,8 @@ async function runRunner(flags: RunnerFlags, command: Command, context: CommandC
     bridgeMethods: { names: ADAPTER_METHODS, done: (name) => name === 'session.close' && closed.resolve() },
     done: once ? closed.promise : undefined,
     served(summary, logger) {
-      const hello = { version: PROGRAM_VERSION, host: hostname(), ...(once ? { slots: 1, process } : { slots }) };
+      const own = { version: PROGRAM_VERSION, host: hostname(), start: createToken(systemRandomness) };
+      const hello = { ...own, ...(once ? { slots: 1, process } : { slots }) };
       const connection = connectToServer({
         url,
         key,

@@ -153,7 +153,15 @@ export function createRunners(options: RunnersOptions): Runners {
     }
     const hello: unknown = readMessage(String(head.headers[HELLO_HEADER] ?? ''));
     if (!Check(Hello, hello)) throw new AppError('INVALID_REQUEST', { reason: `the header ${HELLO_HEADER} is wrong` });
+    await refuseSecond(runner, hello);
     return { runner, hello };
+  }
+
+  /** Two runners with one key would take the connection, and with it each other's turns, again and again. */
+  async function refuseSecond({ id, name }: Connected['runner'], { start = '' }: Connected['hello']): Promise<void> {
+    const known = (await here().store.list()).find((one) => one.id === id);
+    const { start: other = '', host = '' } = known?.connected === true ? reportOf(known) : {};
+    if (start !== '' && other !== '' && other !== start) throw new AppError('RUNNER_CONNECTED', { name, host });
   }
 
   function accept(channel: MessageChannel, _head: unknown, { runner, hello }: Connected): void {

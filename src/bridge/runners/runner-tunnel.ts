@@ -31,6 +31,8 @@ export const Hello = Type.Object({
   version: Type.String({ maxLength: 40 }),
   host: Type.String({ maxLength: 255 }),
   slots: Type.Integer({ minimum: 1, maximum: 1024 }),
+  /** Names this start of the program, at random: another one with the same key is another runner. Absent in earlier versions. */
+  start: Type.Optional(Type.String({ pattern: '^[\\w-]{20,60}$' })),
   /** With `--once`: what names this process, at random. It takes one session. */
   process: Type.Optional(Type.String({ pattern: '^[\\w-]{20,60}$' })),
 });
@@ -133,6 +135,7 @@ const NOTHING = { status: 0, answer: asObject(undefined) };
 export interface RunnerReport {
   readonly version: string;
   readonly host: string;
+  readonly start: string;
   readonly isLeaving: boolean;
   readonly agents: readonly { readonly id: string; readonly state: string; readonly version: string }[];
 }
@@ -156,7 +159,7 @@ interface LookOptions extends Connected {
 /** Checks a runner that is connected here: whether it responds, which agents it has, and which of its turns no instance runs any more. */
 export function createLook(options: LookOptions): () => Promise<void> {
   const { runner, hello, tunnel, connection, store, instance, clock, logger, changed } = options;
-  const { version, host, slots, process = '' } = hello;
+  const { version, host, slots, start = '', process = '' } = hello;
   const token = authorizationOf(runnerToken(runner.key_hash, process));
   let isNoted = false;
   let last = '';
@@ -221,7 +224,7 @@ export function createLook(options: LookOptions): () => Promise<void> {
       state: textOf(agent.state),
       version: textOf(agent.version),
     }));
-    const said: RunnerReport = { version, host, isLeaving: ready.status !== 200, agents: listed };
+    const said: RunnerReport = { version, host, start, isLeaving: ready.status !== 200, agents: listed };
     const report = JSON.stringify(said);
     const isKnown = isNoted
       ? await store.report(runner.id, connection, report)
@@ -264,6 +267,10 @@ const HANDSHAKE_MS = 10_000;
 const RETRY = { baseMs: 200, maxMs: 5_000 };
 /** The instance sends a request at least every five seconds. */
 const SILENCE_MS = 20_000;
+
+/** It may also be the connection of this machine before a crash, which the server gives up within seconds. */
+const TAKEN =
+  'another runner is connected with this key; each needs a key of its own: create one with `trestle runner create`';
 
 /** A refusal of the key: the runner gives up. */
 export class RunnerRefused extends Error {}
@@ -325,7 +332,7 @@ export function connectRunner(options: RunnerConnectionOptions): RunnerConnectio
       response.resume();
       const status = response.statusCode ?? 0;
       if (status === 401 || status === 403 || status === 404) reject(new RunnerRefused(refusalOf(status)));
-      else resolve(`the server answered with status ${status}`);
+      else resolve(status === 409 ? TAKEN : `the server answered with status ${status}`);
       socket.terminate();
     });
     socket.on('error', (error) => resolve(error.message));

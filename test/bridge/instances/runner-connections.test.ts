@@ -3,7 +3,7 @@ import * as http2 from 'node:http2';
 import { duplexPair } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { createRunners } from '../../../src/bridge/runners/create-runners.ts';
-import type { Connected } from '../../../src/bridge/runners/runner-tunnel.ts';
+import { type Connected, HELLO_HEADER, keyHashOf } from '../../../src/bridge/runners/runner-tunnel.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
@@ -15,6 +15,8 @@ import { silentLogger } from '../../kit/silent-logger.ts';
 import { until } from '../../kit/until.ts';
 
 const places = databasePlaces('sqlite');
+const KEY = `trk_${'k'.repeat(43)}`;
+const [FIRST, SECOND] = ['first-start-of-a-runner', 'second-start-of-a-runner'];
 
 async function openRunners(t: TestContext) {
   const opened = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
@@ -40,10 +42,10 @@ async function openRunners(t: TestContext) {
   });
   runners.join({ instance: 'ins_1', deadAfterMs: undefined });
   t.after(() => runners.stop());
-  await runners.store().add({ id: 'run_1', name: 'builder', key_hash: 'h', labels: '[]' });
+  await runners.store().add({ id: 'run_1', name: 'builder', key_hash: keyHashOf(KEY), labels: '[]' });
   const runner = await runners.store().find('run_1');
   assert.ok(runner !== undefined);
-  const caller: Connected = { runner, hello: { version: '1', host: 'here', slots: 2 } };
+  const caller: Connected = { runner, hello: { version: '1', host: 'here', slots: 2, start: FIRST } };
 
   /** A runner that responds to pings and serves nothing. */
   function connect(): { end(): void } {
@@ -70,6 +72,13 @@ async function openRunners(t: TestContext) {
     return { end: () => near.destroy() };
   }
 
+  /** Asks for a connection, as a runner does. */
+  const enter = async (start?: string) => {
+    const hello = { version: '1', host: 'there', slots: 2, ...(start !== undefined && { start }) };
+    const headers = { authorization: `Bearer ${KEY}`, [HELLO_HEADER]: JSON.stringify(hello) };
+    return runners.upgrades[0]?.guard({ headers, address: '127.0.0.1' } as never);
+  };
+
   const state = async () => (await runners.list())[0]?.state;
   const inState = (wanted: string) =>
     until(`the runner to be ${wanted}`, async () => {
@@ -78,6 +87,7 @@ async function openRunners(t: TestContext) {
     });
   return {
     connect,
+    enter,
     state,
     inState,
     clock,
@@ -114,4 +124,19 @@ test('what is noted late about an ended connection does not touch the next one',
     await clock.advance(1000);
     assert.equal(await state(), 'leaving');
   }
+});
+
+test('a second runner with the key of a connected one is refused, and gets its place once that one is away', async (t) => {
+  const { connect, enter, inState } = await openRunners(t);
+  await enter(SECOND);
+  const runner = connect();
+  await inState('leaving');
+  const refusal = { code: 'RUNNER_CONNECTED', details: { name: 'builder', host: 'here' } };
+  await assert.rejects(enter(SECOND), refusal);
+  await enter(FIRST);
+  // A runner of an earlier version does not say which it is.
+  await enter();
+  runner.end();
+  await inState('away');
+  await enter(SECOND);
 });
