@@ -16,6 +16,7 @@ import { type OwnerKind, ownSqliteFile, parseOwner } from '../platform/database/
 import { AppError } from '../platform/errors/app-error.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import { checkAddress, refusalToListen } from '../platform/http/listen-address.ts';
+import { RemoteError } from '../platform/json-rpc/envelope.ts';
 import { createSharedBuckets, createStoreWatch, type SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
 import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
@@ -292,8 +293,17 @@ async function servedStore(name: ServiceName, socket: string): Promise<CopyableD
   return {
     name,
     engine: 'sqlite',
-    backupTo: async (file) => void (await callControlSocket(socket, 'backup', { file }, BACKUP_TIMEOUT_MS)),
+    backupTo: async (file) =>
+      void (await callControlSocket(socket, 'backup', { file }, BACKUP_TIMEOUT_MS).catch(throwServers)),
   };
+}
+
+/** The server writes the copy: its words say why it could not. */
+function throwServers(cause: unknown): never {
+  if (!(cause instanceof RemoteError)) throw cause;
+  const { code } = Object(cause.data) as { readonly code?: unknown };
+  if (code === 'STORAGE_FULL') throw new AppError(code, {}, { cause });
+  throw new AppError('BACKUP_FAILED', { reason: `the running server says: ${cause.remoteMessage}` }, { cause });
 }
 
 interface OpenStoreOptions extends Pick<OpenStoresOptions, 'clock' | 'owner'> {

@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict';
-import { copyFile, readdir, readFile, stat } from 'node:fs/promises';
+import { copyFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
+import { Type } from 'typebox';
+import { systemClock } from '../../src/platform/clock/clock.ts';
+import { serveControlSocket } from '../../src/platform/control-socket/control-socket.ts';
+import { AppError, type ErrorCode } from '../../src/platform/errors/app-error.ts';
+import { platformErrors } from '../../src/platform/errors/error-table.ts';
+import { createDispatch, defineMethod } from '../../src/platform/json-rpc/method-table.ts';
 import { startPostgres } from '../kit/real-postgres.ts';
 import { runProgram, startProgram, temporaryFolder } from '../kit/running-program.ts';
 
@@ -49,13 +55,44 @@ test('O-11: a restore over existing data, over a running server, or of a damaged
   assert.equal(filled.code, 1);
   const replaced = await runProgram(['restore', folder, '--replace', '--data-dir', program.dataDirectory]);
   assert.equal(replaced.code, 0, replaced.stderr);
-  const { writeFile } = await import('node:fs/promises');
   const bytes = await readFile(join(folder, 'bridge.db'));
   bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
   await writeFile(join(folder, 'bridge.db'), bytes);
   const damaged = await runProgram(['restore', folder, '--data-dir', join(parent, 'fresh')]);
   assert.equal(damaged.code, 1);
   assert.match(damaged.stderr, /bridge\.db/);
+});
+
+test('a backup that the running server cannot write says why', async (t) => {
+  const folder = await temporaryFolder(t);
+  let refusal: ErrorCode = 'STORAGE_FULL';
+  const any = { params: Type.Unknown(), result: Type.Unknown() };
+  const rows = [
+    defineMethod({ ...any, name: 'status', summary: '', handle: async () => ({}) }),
+    defineMethod({ ...any, name: 'backup', summary: '', handle: () => Promise.reject(new AppError(refusal)) }),
+  ];
+  const server = await serveControlSocket({
+    file: join(folder, 'bridge.sock'),
+    dispatch: createDispatch({ rows }),
+    errors: platformErrors,
+    clock: systemClock,
+    makeRequestId: () => 'req-1',
+    onUnexpectedError: () => undefined,
+  });
+  t.after(() => server.close());
+  await writeFile(join(folder, 'bridge.db'), '');
+  const target = await temporaryFolder(t);
+  const backUp = () => runProgram(['backup', join(target, 'new'), '--data-dir', folder]);
+  const full = await backUp();
+  assert.deepEqual(
+    [full.code, full.stderr],
+    [1, `trestle: Backup or restore failed: no room is left on the disk of ${target}\n`],
+  );
+  refusal = 'STORAGE_UNAVAILABLE';
+  const away = await backUp();
+  assert.equal(away.code, 1);
+  assert.match(away.stderr, /the running server says: The /);
+  assert.deepEqual(await readdir(target), []);
 });
 
 test('restore, copy and secret-key adopt are refused while a server uses the PostgreSQL database, and work after it', async (t) => {

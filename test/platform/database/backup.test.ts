@@ -11,6 +11,7 @@ import {
 import type { Database } from '../../../src/platform/database/database.ts';
 import { ownSqliteFile } from '../../../src/platform/database/sqlite/sqlite-file.ts';
 import { digestTables } from '../../../src/platform/database/tables.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
 import { until } from '../../kit/until.ts';
 import { fillSample } from './fill-sample.ts';
@@ -101,6 +102,11 @@ for (const engine of engines) {
       await assert.rejects(backUp(database, folder), { code: 'BACKUP_FAILED' });
       const failing = { ...database, backupTo: () => Promise.reject(new Error('no')) };
       await assert.rejects(backUp(failing, newFolder()), /no/);
+      const full = { ...database, backupTo: () => Promise.reject(new AppError('STORAGE_FULL')) };
+      await assert.rejects(backUp(full, newFolder()), {
+        code: 'BACKUP_FAILED',
+        details: { reason: `no room is left on the disk of ${join(places.folder(), 'backups')}` },
+      });
       const siblings = await readdir(join(folder, '..'));
       assert.deepEqual(
         siblings.filter((name) => name.includes('partial')),

@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises';
 import { type Static, Type } from 'typebox';
 import { Check } from 'typebox/value';
 import type { Clock } from '../../clock/clock.ts';
-import { AppError } from '../../errors/app-error.ts';
+import { AppError, errorCode } from '../../errors/app-error.ts';
 import { exists, makeFolder } from '../../files/make-folder.ts';
 import type { Database, DatabaseLocation, Engine, SqlConnection } from '../database.ts';
 import { type DatabaseDefinition, migrate, refuseNewerSchema } from '../migrations.ts';
@@ -53,9 +53,20 @@ export async function backUpDatabases(backup: Backup): Promise<BackupManifest> {
     return manifest;
   } catch (error) {
     await rm(work, { recursive: true, force: true });
-    throw error;
+    throw failureAt(dirname(target), error);
   }
 }
+
+/** Says which place is full or cannot be written; other errors stay as they are. */
+function failureAt(place: string, cause: unknown): unknown {
+  const code = errorCode(cause);
+  const isFull = FULL_CODES.has(code);
+  if (!isFull && !(cause instanceof Error && 'syscall' in cause)) return cause;
+  const reason = isFull ? `no room is left on the disk of ${place}` : `${place} cannot be written (${code})`;
+  return new AppError('BACKUP_FAILED', { reason }, { cause });
+}
+
+const FULL_CODES: ReadonlySet<string> = new Set(['STORAGE_FULL', 'ENOSPC', 'EDQUOT']);
 
 /** The folder that becomes the backup, beside its place. */
 async function makeWorkFolder(target: string): Promise<string> {
@@ -245,11 +256,15 @@ async function openCopy(target: PreparedRestore, clock: Clock, opened: AsyncDisp
   const folder = await mkdtemp(join(tmpdir(), 'restore-'));
   opened.defer(() => rm(folder, { recursive: true, force: true }));
   const file = join(folder, 'copy.db');
-  await copyFile(target.source, file);
-  const engine = await openEngine({ engine: 'sqlite', file });
-  opened.defer(() => engine.close());
-  await migrate(engine, target, clock, { engine: 'sqlite', file });
-  return engine;
+  try {
+    await copyFile(target.source, file);
+    const engine = await openEngine({ engine: 'sqlite', file });
+    opened.defer(() => engine.close());
+    await migrate(engine, target, clock, { engine: 'sqlite', file });
+    return engine;
+  } catch (error) {
+    throw failureAt(tmpdir(), error);
+  }
 }
 
 /** Copies the file beside its place; what it returns puts it there. */
@@ -258,8 +273,12 @@ async function prepareFile(source: string, file: string, opened: AsyncDisposable
   await rm(partial, { force: true });
   await makePrivateFile(partial);
   opened.defer(() => rm(partial, { force: true }));
-  await copyFile(source, partial);
-  await syncFile(partial);
+  try {
+    await copyFile(source, partial);
+    await syncFile(partial);
+  } catch (error) {
+    throw failureAt(dirname(file), error);
+  }
   return async () => {
     // The old database is closed properly first: a log of it that is left over would be applied to the new one.
     if ((await sizeOf(file)) > 0) await foldLog(file).catch(() => undefined);
