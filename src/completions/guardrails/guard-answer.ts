@@ -1,39 +1,36 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { ChatChunk, ChunkDelta } from '../contract/chat.ts';
+import type { ChatChunk } from '../contract/chat.ts';
 import { parseEvent } from '../dialects/json-value.ts';
 import { createSseFraming } from '../relay/event-splitter.ts';
 import type { OpenedChat, OpenedStream, StreamSink } from '../relay/open-stream.ts';
+import { createChunkScreen, MAX_WHOLE, tooLong } from './chunk-screen.ts';
 import { type CheckedCall, type Guardrails, textsIn } from './guardrails.ts';
-import { mapArguments, mapTexts, type TextScreen } from './text-screen.ts';
+import { mapTexts, type TextScreen } from './text-screen.ts';
+import { otherMembers, withoutTokens } from './whole-answer.ts';
 
 type Chunks = readonly ChatChunk[];
-type TextField = 'content' | 'reasoning_content' | 'refusal';
-type Choice = ChatChunk['choices'][number];
-type CallPiece = NonNullable<ChunkDelta['tool_calls']>[number];
-
-const TEXT_FIELDS: readonly TextField[] = ['reasoning_content', 'content', 'refusal'];
-/** The longest response that a webhook gets, and the longest that is read for the log, in characters. */
-const MAX_WHOLE = 8 * 1024 * 1024;
-
 /** Applies the rails to a response. Throws CONTENT_BLOCKED if a complete response is blocked. */
 export async function guardAnswer(rails: Guardrails, opened: OpenedChat, call: CheckedCall): Promise<OpenedChat> {
   switch (opened.kind) {
     case 'completion': {
       const { completion } = opened;
-      const choices = await rails.check('response', completion.choices, call);
-      if (choices === completion.choices) return opened;
-      const proven = choices.map((choice, index) => {
-        const { reasoning_signature: _, ...message } = choice.message;
-        const before = completion.choices[index]?.message.reasoning_content;
-        return choice.message.reasoning_content === before ? choice : { ...choice, message };
+      const given = { choices: completion.choices, ...otherMembers(completion) };
+      const checked = await rails.check('response', given, call);
+      if (checked === given) return opened;
+      const choices = checked.choices.map((choice, index) => {
+        const before = completion.choices[index];
+        if (choice === before) return choice;
+        const { reasoning_signature: proof, ...message } = choice.message;
+        const isProven = proof !== undefined && message.reasoning_content === before?.message.reasoning_content;
+        return { ...withoutTokens(choice), message: isProven ? choice.message : message };
       });
-      return { ...opened, completion: { ...completion, choices: proven } };
+      return { ...opened, completion: { ...completion, ...checked, choices } };
     }
     case 'bytes': {
       // Only operations without a form of ours come as bytes here, and calls whose rails only log.
       const body = parseEvent(opened.body.toString('utf8'));
       const checked = await rails.check('response', body, call);
-      return checked === body ? opened : { ...opened, body: Buffer.from(JSON.stringify(checked)) };
+      return checked === body ? opened : { ...opened, body: Buffer.from(JSON.stringify(withoutTokens(checked))) };
     }
     case 'chunk-stream': {
       if (rails.needsWholeResponses) return { ...opened, stream: wholeStream(rails, opened.stream, call) };
@@ -45,142 +42,12 @@ export async function guardAnswer(rails: Guardrails, opened: OpenedChat, call: C
   }
 }
 
-/** Replaces the texts in chunks by what the screens and `checkArguments` return. */
-function createChunkScreen(open: () => TextScreen, checkArguments: (text: string) => string) {
-  interface Held {
-    /** The field of the current text. */
-    field: TextField | undefined;
-    readonly screen: TextScreen;
-    readonly calls: Map<number, string>;
-    /** Reasoning that was changed has no proof any more. */
-    isChanged: boolean;
-    /** Sources wait for the end of the text that names them. */
-    readonly sources: { readonly type: string }[];
-  }
-  const choices = new Map<number, Held>();
-  let callCharacters = 0;
-  let head: Omit<ChatChunk, 'choices' | 'usage'> | undefined;
-
-  function heldOf(index: number): Held {
-    const known = choices.get(index);
-    if (known !== undefined) return known;
-    const fresh = { field: undefined, screen: open(), calls: new Map<number, string>(), isChanged: false, sources: [] };
-    choices.set(index, fresh);
-    return fresh;
-  }
-
-  function put(out: ChatChunk[], index: number, delta: ChunkDelta): void {
-    if (head !== undefined) out.push({ ...head, choices: [{ index, delta, finish_reason: null }] });
-  }
-
-  function send(out: ChatChunk[], index: number, held: Held, text: string): void {
-    if (held.field !== undefined && text !== '') put(out, index, { [held.field]: text });
-  }
-
-  /** Sends the sources that wait, after checking their texts. */
-  function endSources(out: ChatChunk[], index: number, { sources }: Held): void {
-    if (sources.length === 0) return;
-    put(out, index, { annotations: mapTexts(sources.splice(0), checkArguments) });
-  }
-
-  function takeSources(held: Held, given: NonNullable<ChunkDelta['annotations']>): void {
-    for (const source of given) held.sources.push(source);
-    callCharacters += JSON.stringify(given).length;
-    if (callCharacters > MAX_WHOLE) throw tooLong();
-  }
-
-  /** Ends the text that is being written. */
-  function endText(out: ChatChunk[], index: number, held: Held): void {
-    if (held.field === undefined) return;
-    send(out, index, held, held.screen.end());
-    if (held.field === 'reasoning_content' && held.screen.hasChanged()) held.isChanged = true;
-    held.field = undefined;
-    endSources(out, index, held);
-  }
-
-  /** Sends the calls. They wait until they are complete, because a mask inside partial JSON could break it. */
-  function endCalls(out: ChatChunk[], index: number, { calls }: Held): void {
-    for (const [place, text] of calls) {
-      if (text === '') continue;
-      put(out, index, { tool_calls: [{ index: place, function: { arguments: checkArguments(text) } }] });
-    }
-    calls.clear();
-  }
-
-  function takeCalls(held: Held, pieces: readonly CallPiece[]): CallPiece[] {
-    return pieces.map((piece, position) => {
-      const place = Number.isInteger(piece.index) ? piece.index : position;
-      const text = piece.function?.arguments ?? '';
-      held.calls.set(place, (held.calls.get(place) ?? '') + text);
-      callCharacters += text.length;
-      if (callCharacters > MAX_WHOLE) throw tooLong();
-      return piece.function === undefined ? piece : { ...piece, function: { ...piece.function, arguments: '' } };
-    });
-  }
-
-  function read(out: ChatChunk[], { index, delta, finish_reason: reason, ...others }: Choice): void {
-    const held = heldOf(index);
-    const rest: ChunkDelta = { ...delta };
-    for (const field of TEXT_FIELDS) {
-      const text = delta[field];
-      if (typeof text !== 'string') continue;
-      // An empty text says that an answer begins: it is passed on.
-      if (text === '') continue;
-      delete rest[field];
-      if (held.field !== field) endText(out, index, held);
-      held.field = field;
-      send(out, index, held, held.screen.feed(text));
-    }
-    if (rest.reasoning_signature !== undefined) {
-      endText(out, index, held);
-      if (held.isChanged) delete rest.reasoning_signature;
-    }
-    if (rest.tool_calls !== undefined) {
-      endText(out, index, held);
-      rest.tool_calls = takeCalls(held, rest.tool_calls);
-    }
-    if (Array.isArray(rest.annotations)) takeSources(held, rest.annotations);
-    delete rest.annotations;
-    const isEnd = typeof reason === 'string' && reason !== '';
-    if (isEnd) {
-      endText(out, index, held);
-      endSources(out, index, held);
-      endCalls(out, index, held);
-    }
-    if (head !== undefined && (isEnd || Object.keys(rest).length > 0)) {
-      out.push({ ...head, choices: [{ ...others, index, delta: rest, finish_reason: reason }] });
-    }
-  }
-
-  return {
-    read(chunks: Chunks): Chunks {
-      const out: ChatChunk[] = [];
-      for (const { choices: given, usage, ...others } of chunks) {
-        head = others;
-        for (const choice of given) read(out, choice);
-        if (usage !== undefined) out.push({ ...others, choices: [], usage });
-      }
-      return out;
-    },
-    /** What is held of a response that came to no proper end. */
-    end(): Chunks {
-      const out: ChatChunk[] = [];
-      for (const [index, held] of choices) {
-        endText(out, index, held);
-        endSources(out, index, held);
-        endCalls(out, index, held);
-      }
-      return out;
-    },
-  };
-}
-
 /** Relays a stream through the rails, with a delay of 200 characters. */
 function screenedStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: CheckedCall): OpenedStream<Chunks> {
   const { open, done } = rails.screen(call);
   const ofCalls = open();
   const whole = (text: string) => ofCalls.feed(text) + ofCalls.end();
-  const screen = createChunkScreen(open, (text) => mapArguments(text, whole));
+  const screen = createChunkScreen(open, whole);
 
   function attach(sink: StreamSink<Chunks>): void {
     let over = false;
@@ -218,10 +85,6 @@ function screenedStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: C
     });
   }
   return { ...stream, attach };
-}
-
-function tooLong(): AppError {
-  return new AppError('CONTENT_BLOCKED', { guardrail: 'limit of length' });
 }
 
 function writeSome(sink: StreamSink<Chunks>, chunks: Chunks): boolean {
@@ -299,7 +162,7 @@ function rewritten(chunks: Chunks, take: (text: string) => string): Chunks {
       hasChanged: () => isChanged,
     };
   };
-  const screen = createChunkScreen(open, (text) => mapArguments(text, take));
+  const screen = createChunkScreen(open, take);
   return [...screen.read(chunks), ...screen.end()];
 }
 
@@ -331,10 +194,11 @@ function createCollector(texts: string[]) {
       hasChanged: () => false,
     };
   };
-  return createChunkScreen(open, (text) => {
-    texts.push(text);
+  const note = (text: string): string => {
+    if (length < MAX_WHOLE) texts.push(text);
     return text;
-  });
+  };
+  return createChunkScreen(open, note, (value) => mapTexts(value, note));
 }
 
 /** The same for a stream of bytes: texts of events that follow each other are joined where they have the same name. */

@@ -124,6 +124,77 @@ test('in a stream, text, reasoning and calls are masked wherever they are cut', 
   assert.match(events, /event: message_stop/);
 });
 
+test('in a stream, nothing beside texts and calls says what is masked', async (t) => {
+  const { post, upstream } = await start(t, [PII]);
+  const tokens = { content: [{ token: MAIL, logprob: 0 }] };
+  const withTokens = { ...chunkOf({}), choices: [{ index: 0, delta: { content: MAIL }, logprobs: tokens }] };
+  const patch = (custom: object, more: object = {}) => chunkOf({ tool_calls: [{ index: 0, ...more, custom }] });
+  const answers: readonly (readonly [chunks: readonly object[], expected: RegExp])[] = [
+    [
+      [
+        patch({ name: 'patch', input: 'To ada' }, { id: 'call_1', type: 'custom' }),
+        patch({ input: '@example' }),
+        patch({ input: '.org' }),
+        chunkOf({}, 'tool_calls'),
+      ],
+      /"custom":\{"input":"To \[email\]"\}/,
+    ],
+    [
+      [chunkOf({ function_call: { name: 'send', arguments: `{"to":"${MAIL}"}` } }), chunkOf({}, 'function_call')],
+      /"function_call":\{"arguments":"\{\\"to\\":\\"\[email\]\\"\}"\}/,
+    ],
+    [[chunkOf({ audio: { id: 'a', transcript: MAIL } }), chunkOf({ content: 'Hi' }, 'stop')], /"content":"Hi"/],
+    [[chunkOf({ reasoning_details: [{ type: 'reasoning.text', text: MAIL }] }), chunkOf({}, 'stop')], /"stop"/],
+    [[withTokens, { ...withTokens, choices: [{ ...withTokens.choices[0], finish_reason: 'stop' }] }], /\[email\]/],
+    [[chunkOf({ role: 'assistant', content: 'Hi' }, 'stop', { search_results: [{ snippet: MAIL }] })], /"Hi"/],
+  ];
+  for (const [chunks, expected] of answers) {
+    upstream.script(streams([...chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`), 'data: [DONE]\n\n']));
+    const text = await (await post('/v1/chat/completions', ask('Go', { stream: true }))).text();
+    assert.doesNotMatch(text, /ada/);
+    assert.match(text, expected);
+    assert.match(text, /data: \[DONE\]/);
+  }
+});
+
+test('a proof in the middle of a text does not part what is masked', async (t) => {
+  const parts = [{ text: 'Mail ada@exam', thoughtSignature: 'c2ln' }, { text: 'ple.org now' }];
+  const events = parts.map((part, at) => {
+    const end = at === 1 ? { finishReason: 'STOP' } : {};
+    return `data: ${JSON.stringify({ candidates: [{ content: { role: 'model', parts: [part] }, ...end }] })}\r\n\r\n`;
+  });
+  const { post } = await start(t, [PII], streams(events));
+  const text = await (
+    await post('/v1/chat/completions', { ...ask('Go', { stream: true }), model: 'gem/flash' })
+  ).text();
+  assert.equal(readChunks(text).content, 'Mail [email] now');
+  assert.match(text, /"reasoning_signature":"google:p:c2ln;"/);
+});
+
+test('an answer that is masked does not repeat its text token by token, nor beside its choices', async (t) => {
+  const tokens = ['ada', '@example', '.org'].map((token) => ({ token, logprob: 0 }));
+  const choice = { index: 0, message: { role: 'assistant', content: MAIL }, finish_reason: 'stop' };
+  const beside = { search_results: [{ title: 'A', snippet: MAIL }] };
+  const whole = { choices: [{ ...choice, logprobs: { content: tokens } }], ...beside };
+  const { post, upstream, url } = await start(t, [PII], answers(completionOf('', whole)));
+  const masked = (await (await post('/v1/chat/completions', ask('Go'))).json()) as Json;
+  assert.deepEqual(masked.choices, [{ ...choice, message: { role: 'assistant', content: '[email]' } }]);
+  assert.deepEqual(masked.search_results, [{ title: 'A', snippet: '[email]' }]);
+
+  const said = { ...choice, message: { role: 'assistant', content: 'Hi' }, logprobs: { content: [tokens[0]] } };
+  upstream.script(answers(completionOf('', { choices: [said] })));
+  const same = (await (await post('/v1/chat/completions', ask('Go'))).json()) as Json;
+  assert.deepEqual(same.choices, [said], 'what is not masked keeps its tokens');
+
+  const words = ['4111', '1111', '1111', '1111'].map((word, start) => ({ word, start }));
+  upstream.script(answers({ text: CARD, words, segments: [{ id: 0, text: CARD, tokens: [1, 2] }] }));
+  const form = new FormData();
+  form.set('model', 'lab/hear');
+  form.set('file', new Blob(['RIFF']), 'a.wav');
+  const heard = await fetch(`${url}/v1/audio/transcriptions`, { method: 'POST', body: form });
+  assert.deepEqual(await heard.json(), { text: '[card]', segments: [{ id: 0, text: '[card]' }] });
+});
+
 test('a call is blocked before it is made, and the caller gets 400 content_blocked', async (t) => {
   const block = { name: 'orion', kind: 'regex', patterns: ['project\\s{1,3}orion'], ignore_case: true };
   const { post, upstream, get } = await start(t, [block], answers(completionOf('ok')));
