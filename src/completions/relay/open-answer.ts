@@ -70,11 +70,14 @@ class WholeAnswer implements ExchangeListener {
   onData(chunk: Buffer): void {
     this.#length += chunk.length;
     const limit = isSuccess(this.#status) ? MAX_ANSWER_BYTES : MAX_REFUSAL_BYTES;
-    if (this.#length <= limit) this.#chunks.push(chunk);
-    else if (isSuccess(this.#status)) {
-      this.#exchange?.abort();
-      this.#reject(tooLarge());
+    if (this.#length <= limit) {
+      this.#chunks.push(chunk);
+      return;
     }
+    this.#exchange?.abort();
+    if (isSuccess(this.#status)) this.#reject(tooLarge());
+    // The start says enough: a refusal may have no end.
+    else this.#finish(Buffer.concat([...this.#chunks, chunk], limit));
   }
 
   onEnd(): void {
@@ -124,9 +127,11 @@ export function createRefusalText() {
   const chunks: Buffer[] = [];
   let length = 0;
   return {
-    add(chunk: Buffer): void {
-      if (length < MAX_REFUSAL_BYTES) chunks.push(chunk);
+    /** Returns false when there is enough of it: a refusal may have no end. */
+    add(chunk: Buffer): boolean {
+      chunks.push(chunk);
       length += chunk.length;
+      return length < MAX_REFUSAL_BYTES;
     },
     read: () => Buffer.concat(chunks).toString('utf8', 0, MAX_REFUSAL_BYTES),
   };

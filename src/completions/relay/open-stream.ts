@@ -71,7 +71,9 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       onData(chunk) {
         if (outcome !== undefined) return;
         if (refusalText !== undefined) {
-          refusalText.add(chunk);
+          if (refusalText.add(chunk)) return;
+          exchange.abort();
+          readEnd();
           return;
         }
         if (arrived.length === 0) afterReads(readArrived);

@@ -15,6 +15,7 @@ import {
   streams,
   streamsLater,
 } from '../../kit/scripted-upstream.ts';
+import { until } from '../../kit/until.ts';
 
 interface ApiError {
   readonly error: { message: string; type: string; param: string | null; code: string };
@@ -199,6 +200,29 @@ test('P-13: 5xx and 429 are tried again up to twice, with the same idempotency i
     const ids = new Set(upstream.requests.map(({ headers }) => headers['idempotency-key']));
     assert.equal(ids.size, 1);
     assert.ok(!ids.has(undefined));
+  }
+});
+
+test('a refusal without an end is answered as soon as there is enough of it', async (t) => {
+  let open = 0;
+  const upstream = await startScriptedUpstream(t, async (response) => {
+    response.writeHead(429, { 'content-type': 'text/plain', 'retry-after': '7200' });
+    open += 1;
+    response.on('close', () => {
+      open -= 1;
+    });
+    while (!response.destroyed) {
+      response.write('busy '.repeat(4000));
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  });
+  const { post } = await startCompletions(t, { settings: once(upstream.url) });
+  for (const stream of [false, true]) {
+    const response = await post('/v1/chat/completions', { ...ONCE, stream });
+    assert.equal(response.status, 429);
+    assert.equal(response.headers.get('retry-after'), '7200');
+    assert.match((await errorOf(response)).message, /^busy busy/);
+    await until('the connection is closed', () => open === 0);
   }
 });
 
