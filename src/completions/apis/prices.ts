@@ -29,7 +29,12 @@ export interface TokenCounts extends Partial<TokenKinds>, UnitCounts {
   readonly prompt: number;
   readonly completion: number;
   readonly batch?: boolean;
+  /** How many times the price a token costs, because of what the request asked for. Absent: once. */
+  readonly factor?: number;
 }
+
+/** Fields of a request that make its tokens dearer, with the factor of each. */
+export type DearerFields = Readonly<Record<string, number>>;
 
 /** What one call made or read besides tokens: images, seconds of a recording that was heard, characters that were spoken, searches of the web. */
 export interface UnitCounts {
@@ -107,6 +112,8 @@ export function costOf(price: Price, tokens: TokenCounts): number {
     add(count, rates[kind]);
   }
   add(completion, rates.output);
+  const { factor = 1 } = tokens;
+  if (factor !== 1) [nano, pico] = [0, (nano * PICO_PER_NANO + pico) * factor];
   add(tokens.images ?? 0, rates.perImage);
   add(tokens.seconds ?? 0, rates.perSecond);
   add(tokens.characters ?? 0, rates.perCharacter);
@@ -150,6 +157,41 @@ export function usdText(nano: number): string {
 /** USD per token, without the noise that a division of decimals would leave. */
 export function usdOfRate(pico: number): number {
   return pico / PICO_PER_USD;
+}
+
+/**
+ * Fields that a caller may send to have an answer sooner, or made in one country, for more money. Tables of prices do not have these
+ * prices, and they differ from model to model: the highest one counts, so that a budget holds.
+ */
+const DEARER: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+  // OpenAI: 1.7 to 2.5 times the price.
+  service_tier: { priority: 2.5 },
+  // Google has the same service, for up to twice the price.
+  serviceTier: { priority: 2 },
+  // Claude's fast mode: twice or six times.
+  speed: { fast: 6 },
+  inference_geo: { us: 1.1 },
+};
+
+/** Returns the fields of a request that make its tokens dearer; undefined if there are none, which is usual. */
+export function dearerFields(request: object): DearerFields | undefined {
+  const given = request as Readonly<Record<string, unknown>>;
+  let found: Record<string, number> | undefined;
+  for (const name in DEARER) {
+    const value = given[name];
+    const factor = typeof value === 'string' ? DEARER[name]?.[value.toLowerCase()] : undefined;
+    if (factor === undefined) continue;
+    found ??= {};
+    found[name] = factor;
+  }
+  return found;
+}
+
+/** Returns how many times the price a token costs. A field that was dropped costs nothing. */
+export function priceFactor(fields: DearerFields | undefined, dropped: readonly string[] = []): number {
+  let factor = 1;
+  for (const name in fields) if (!dropped.includes(name)) factor *= fields[name] ?? 1;
+  return factor;
 }
 
 const MAX_TOKENS = 1_000_000_000;

@@ -1,5 +1,6 @@
 import type { Call } from '../../platform/http/surface.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import { dearerFields } from '../apis/prices.ts';
 import { CountTokensRequest, MessagesRequest } from '../contract/messages.ts';
 import { createRequestReader } from '../contract/read-request.ts';
 import { ResponsesRequest } from '../contract/responses.ts';
@@ -59,6 +60,7 @@ export function createIngress(parts: IngressParts) {
         estimate: {
           prompt: estimateTokensIn(input, instructions, tools),
           answer: expectedAnswerTokens(isPresent(most) ? { max_tokens: most } : {}),
+          dearer: dearerFields(request),
         },
         translate,
         showsCost: true,
@@ -83,6 +85,7 @@ export function createIngress(parts: IngressParts) {
         estimate: {
           prompt: estimateTokensIn(messages, system, tools),
           answer: expectedAnswerTokens({ max_tokens: most }),
+          dearer: dearerFields(request),
         },
         translate: () => decodeMessagesRequest(request),
         showsCost: true,

@@ -12,6 +12,7 @@ import { completionsErrors, describeFailure, statusOf } from '../errors.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import { type Lane, passedHeaders } from '../lanes/request-lanes.ts';
 import type { UpstreamObjects } from '../lanes/upstream-objects.ts';
+import type { CallEstimate } from '../operations/admit-call.ts';
 import { readCallOptions } from '../operations/call-options.ts';
 import type { ChatPipeline, DecodedRequest } from '../operations/chat-pipeline.ts';
 import type { LaneForm } from '../operations/open-operation.ts';
@@ -44,7 +45,7 @@ export interface IngressForm extends Pick<LaneForm, 'request' | 'rewritten'> {
   readonly passedQuery: readonly string[];
   /** Objects stored at an API that the request names. */
   readonly references: readonly Reference[];
-  readonly estimate: { readonly prompt: number; readonly answer: number };
+  readonly estimate: Pick<CallEstimate, 'prompt' | 'answer' | 'dearer'>;
   translate(): DecodedRequest;
   /** A complete translated response. */
   whole(completion: ChatCompletion): object;

@@ -156,6 +156,8 @@ export interface CallOutcome {
   /** To the first event of a stream; equal to `durationMs` otherwise. */
   readonly firstTokenMs: number;
   readonly requestId: string;
+  /** How many times the price a token cost, because of what the request asked for. Absent: once. */
+  readonly priceFactor?: number;
   /** The operation, if it was not a chat. */
   readonly operation?: CallOperation;
   /** Request and response, as JSON. Only set if the admission keeps content. */
@@ -218,7 +220,8 @@ export function priceCall(holder: KeyHolder, outcome: CallOutcome, priceOf: Pric
   const tokens = countTokens(outcome.outcome === 'cached' ? undefined : outcome.usage);
   const { prompt: promptTokens, completion: completionTokens } = tokens;
   const price = priceOf(outcome.api, outcome.upstreamModel);
-  const costNano = costOf(price, tokens);
+  const { priceFactor: factor } = outcome;
+  const costNano = costOf(price, factor === undefined ? tokens : { ...tokens, factor });
   const { images = 0, seconds = 0, characters = 0 } = tokens;
   const { searches = 0, otherTools = 0 } = tokens;
   const used = promptTokens + completionTokens + images + seconds + characters + searches + otherTools;

@@ -1,8 +1,17 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { costOf, isFree, type Price, type PriceOf, type UnitCounts } from '../apis/prices.ts';
+import {
+  costOf,
+  type DearerFields,
+  isFree,
+  type Price,
+  type PriceOf,
+  priceFactor,
+  type UnitCounts,
+} from '../apis/prices.ts';
 import type { Admission, AdmissionRequest, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
 import type { ApiBudgets, ApiReservation } from '../keys/budgets.ts';
+import type { AttemptCall } from '../routing/attempt-call.ts';
 import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
 import type { ModelPlan, ModelPlans } from '../routing/model-plan.ts';
 
@@ -29,6 +38,8 @@ export interface CallEstimate {
   readonly units?: UnitCounts;
   /** The tokens count for budgets, at the price of a batch, and not for limits by the minute. */
   readonly batch?: boolean;
+  /** Fields of the request that make its tokens dearer. */
+  readonly dearer?: DearerFields | undefined;
 }
 
 /** An admitted call. */
@@ -37,6 +48,8 @@ export interface AdmittedCall extends IncomingCall {
   readonly promptTokens: number;
   readonly tokens: number;
   readonly record: CallRecord;
+  /** Returns whether a target may be tried by the budget of its API. Absent: all may. */
+  readonly hasRoom?: AttemptCall<unknown>['hasRoom'];
 }
 
 export interface CallAdmissionOptions extends Pick<Runtime, 'clock'> {
@@ -60,14 +73,9 @@ export interface CallAdmission {
 
 export function createCallAdmission({ plans, admissions, priceOf, clock }: CallAdmissionOptions): CallAdmission {
   /** Returns the cost at the most expensive target, because a budget must hold for any of them. */
-  function estimateCost(
-    plan: ModelPlan,
-    holder: KeyHolder,
-    { prompt, answer, units, batch = false }: CallEstimate,
-  ): number {
+  function estimateCost(plan: ModelPlan, holder: KeyHolder, estimate: CallEstimate): number {
     if (!holder.buckets.some(({ limits }) => limits.budget !== undefined)) return 0;
-    const costs = pricesOf(plan, holder).map((price) => costOf(price, { prompt, completion: answer, batch, ...units }));
-    return Math.max(0, ...costs);
+    return Math.max(0, ...pricesOf(plan, holder).map((price) => costOf(price, countsOf(estimate))));
   }
 
   /** Returns whether any target costs something, or has no known price. */
@@ -80,43 +88,42 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     return targetsOf(plan, holder).map(({ apiId, model }) => priceOf(apiId, model));
   }
 
-  /** Returns all targets, including those of fallbacks. */
+  /** Returns all targets that may answer: those of fallbacks too, and of the fallbacks of fallbacks. */
   function targetsOf(plan: ModelPlan, holder: KeyHolder): ModelPlan['targets'] {
-    const fallbacks = [...plan.fallbacks, ...plan.contextFallbacks].filter((name) => holder.mayUse(name));
-    return [plan, ...fallbacks.flatMap(resolvable)].flatMap((each) => each.targets);
+    const seen = new Set([plan.name]);
+    const plans = [plan];
+    // Grows while it is walked.
+    for (const { fallbacks, contextFallbacks } of plans) {
+      for (const name of [...fallbacks, ...contextFallbacks]) {
+        if (seen.has(name) || !holder.mayUse(name)) continue;
+        seen.add(name);
+        plans.push(...resolvable(name));
+      }
+    }
+    return plans.flatMap((each) => each.targets);
   }
 
   /** Returns what a call may cost at each API of its targets that is not free. */
   function costsByApi(plan: ModelPlan, holder: KeyHolder, estimate: CallEstimate): ReadonlyMap<string, number> {
-    const { prompt, answer, units, batch = false } = estimate;
     const costs = new Map<string, number>();
     for (const { apiId, model } of targetsOf(plan, holder)) {
       const price = priceOf(apiId, model);
       if (isFree(price)) continue;
-      const nano = costOf(price, { prompt, completion: answer, batch, ...units });
+      const nano = costOf(price, countsOf(estimate));
       costs.set(apiId, Math.max(nano, costs.get(apiId) ?? 0));
     }
     return costs;
   }
 
-  /** Removes targets whose APIs have spent their budgets. Throws BUDGET_EXCEEDED if none is left. */
-  function withRoom(plan: ModelPlan, holder: KeyHolder, reserved: ApiReservation): ModelPlan {
-    const hasRoom = ({ apiId }: ModelPlan['targets'][number]) => reserved.hasRoom(apiId);
-    if (targetsOf(plan, holder).every(hasRoom)) return plan;
-    const targets = plan.targets.filter(hasRoom);
+  /** Returns which APIs have room in their budgets; undefined: all of them. Throws BUDGET_EXCEEDED if no target has room. */
+  function roomAt(plan: ModelPlan, holder: KeyHolder, reserved: ApiReservation): AdmittedCall['hasRoom'] {
+    const targets = targetsOf(plan, holder);
+    const hasRoom = ({ apiId }: Pick<ModelPlan['targets'][number], 'apiId'>) => reserved.hasRoom(apiId);
     const [first] = plan.targets;
-    if (targets.length === 0 && first !== undefined) {
-      reserved.settle('', 0);
-      throw reserved.refusal(first.apiId);
-    }
-    const kept = (name: string) => resolvable(name).every((each) => each.targets.every(hasRoom));
-    const { fallbacks, contextFallbacks } = plan;
-    return {
-      ...plan,
-      targets,
-      fallbacks: fallbacks.filter(kept),
-      contextFallbacks: contextFallbacks.filter(kept),
-    };
+    if (first === undefined || targets.every(hasRoom)) return undefined;
+    if (targets.some(hasRoom)) return hasRoom;
+    reserved.settle('', 0);
+    throw reserved.refusal(first.apiId);
   }
 
   function requestFor(call: IncomingCall, plan: ModelPlan, estimate: CallEstimate): AdmissionRequest {
@@ -133,6 +140,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   function admitted(call: IncomingCall, plan: ModelPlan, estimate: CallEstimate, admission: Admission): AdmittedCall {
     const { holder, requestId, presence, body, operation, timeoutMs, fallbacks, ofOwn = false } = call;
     const record = createCallRecord({ admission, model: plan.name, requestId, operation, clock });
+    if (estimate.dearer !== undefined) record.dearer = estimate.dearer;
     return {
       holder,
       requestId,
@@ -150,10 +158,10 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   }
 
   /** Admits a call where APIs have budgets, which are settled with the call. */
-  async function admitWithin(apis: ApiBudgets, call: IncomingCall, given: ModelPlan, estimate: CallEstimate) {
+  async function admitWithin(apis: ApiBudgets, call: IncomingCall, plan: ModelPlan, estimate: CallEstimate) {
     const { holder } = call;
-    const reserved = await apis.reserve(costsByApi(given, holder, estimate));
-    const plan = withRoom(given, holder, reserved);
+    const reserved = await apis.reserve(costsByApi(plan, holder, estimate));
+    const hasRoom = roomAt(plan, holder, reserved);
     try {
       const admission = await admissions.admit(holder, requestFor(call, plan, estimate));
       const settle: Admission['settle'] = (outcome) => {
@@ -161,7 +169,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
         reserved.settle(outcome.api, cost ?? 0);
         return cost;
       };
-      return admitted(call, plan, estimate, { ...admission, settle });
+      return { ...admitted(call, plan, estimate, { ...admission, settle }), hasRoom };
     } catch (error) {
       reserved.settle('', 0);
       throw error;
@@ -208,6 +216,10 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
         : admitted(call, plan, estimate, admission);
     },
   };
+}
+
+function countsOf({ prompt, answer, units, batch = false, dearer }: CallEstimate) {
+  return { prompt, completion: answer, batch, ...units, factor: priceFactor(dearer) };
 }
 
 function tokensOf({ prompt, answer, batch = false }: CallEstimate): number {

@@ -1,6 +1,6 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { costOf, countTokens, knowsCost, type PriceOf, usdOfNano } from '../apis/prices.ts';
+import { costOf, countTokens, dearerFields, knowsCost, type PriceOf, priceFactor, usdOfNano } from '../apis/prices.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { statusOf } from '../errors.ts';
@@ -174,10 +174,11 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       return pipeline.admit(call, request.model, {
         prompt: estimatePromptTokens(request),
         answer: expectedAnswerTokens(request),
+        dearer: dearerFields(request),
       });
     },
     async attempt(call, run) {
-      const { plan, holder, presence, tokens, record } = call;
+      const { plan, holder, presence, tokens, record, hasRoom } = call;
       let lease: TargetLease | undefined;
       try {
         const result = await attemptCalls({
@@ -187,6 +188,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
           timeoutMs: call.timeoutMs,
           presence,
           record,
+          hasRoom,
           run(attempt) {
             lease = attempt.lease;
             return run(attempt);
@@ -249,7 +251,8 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const { target } = record;
       if (!usageCost || target === undefined) return {};
       const price = priceOf(target.apiId, target.model);
-      const tokens = countTokens(record.counted(usage));
+      const factor = priceFactor(record.dearer, record.dropped);
+      const tokens = { ...countTokens(record.counted(usage)), factor };
       return knowsCost(price, tokens) ? { cost: usdOfNano(costOf(price, tokens)) } : {};
     },
     showCost: (call, opened) => (usageCost ? withCost(opened, (usage) => pipeline.costOf(call, usage)) : opened),

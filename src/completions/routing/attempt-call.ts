@@ -27,6 +27,8 @@ export interface AttemptCall<Result> {
   readonly timeoutMs?: number | undefined;
   readonly presence: CallerPresence;
   readonly record: AttemptRecord;
+  /** Targets without it are left out, also those of fallbacks. Absent: all may be tried. */
+  readonly hasRoom?: ((target: Pick<Target, 'apiId'>) => boolean) | undefined;
   /** Resolves when the response has begun; from then on the call is not retried. */
   run(attempt: Attempt): Promise<Result>;
 }
@@ -64,7 +66,8 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
         isSole: failure === undefined && plan.targets.length === 1 && !hasFallback(call.holder, plan),
       };
       let ofPlan: unknown;
-      const ordered = board.order(plan);
+      const { hasRoom } = call;
+      const ordered = board.order(hasRoom === undefined ? plan : { ...plan, targets: plan.targets.filter(hasRoom) });
       let following = 0;
       for (const target of ordered) {
         following += 1;

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { DEMO_API } from '../apis/demo-models.ts';
-import { usdText, withSearch } from '../apis/prices.ts';
+import { type DearerFields, priceFactor, usdText, withSearch } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import { describeFailure } from '../errors.ts';
 import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
@@ -17,6 +17,8 @@ export interface CallRecord extends AttemptRecord {
   promptMarked?: boolean;
   /** Whether the request asks for a web search, which chat completions do not count. */
   asksForSearch?: boolean;
+  /** Fields of the request that make its tokens dearer. */
+  dearer?: DearerFields | undefined;
   /** Returns the usage, with the search that the API did not count. */
   counted(usage: Usage): Usage;
   /** Called when the first event of the response has arrived. */
@@ -93,6 +95,7 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         firstTokenMs: firstTokenMs ?? durationMs,
         requestId,
         operation,
+        ...(record.dearer !== undefined && { priceFactor: priceFactor(record.dearer, record.dropped) }),
         ...(content !== undefined && { content: { ...content, request: record.maskedRequest ?? content.request } }),
       });
       if (outcome === 'ok' || outcome === 'cached') costNano = cost;

@@ -27,13 +27,19 @@ async function start(t: Parameters<typeof startCompletions>[0]) {
           ],
         },
         { name: 'safe', targets: [{ model: 'cheap/m' }], fallbacks: ['dear/m'], retries: 0 },
+        { name: 'round', targets: [{ model: 'cheap/m' }], fallbacks: ['safe'], retries: 0 },
+        { name: 'free', targets: [{ model: 'dear/free' }], fallbacks: ['free-too'] },
+        { name: 'free-too', targets: [{ model: 'dear/free' }], fallbacks: ['cheap/m'] },
+        { name: 'saved', targets: [{ model: 'dear/m' }], fallbacks: ['round'], retries: 0 },
       ],
+      tag_budgets: { nothing: { usd: 0, period: 'day' } },
       api_budgets: { dear: { usd: 40, period: 'day' } },
     },
   });
   const headers = { authorization: `Bearer ${MASTER}` };
-  const call = (model: string) =>
-    post('/v1/chat/completions', { model, max_tokens: 7, messages: [{ role: 'user', content: 'Hello' }] }, { headers });
+  const ask = { max_tokens: 7, messages: [{ role: 'user', content: 'Hello' }] };
+  const call = (model: string, more: Record<string, string> = {}) =>
+    post('/v1/chat/completions', { ...ask, model }, { headers: { ...headers, ...more } });
   return { upstream, call, log, database };
 }
 
@@ -50,12 +56,15 @@ test('the budget of an API holds for everyone, and an alias goes to its other ta
   assert.equal((await call('both')).headers.get('x-model-api'), 'cheap');
   assert.equal((await call('cheap/m')).status, 200);
   assert.equal((await call('dear/free')).status, 200, 'what is free needs no budget');
+  assert.equal((await call('saved')).headers.get('x-model-api'), 'cheap', 'a fallback with room answers');
   assert.match(log(), /"bucket":"api:dear","percent":80/);
 
   const asked = upstream.requests.length;
   upstream.script(refuses(500));
   assert.equal((await call('safe')).status, 502);
   assert.equal(upstream.requests.length, asked + 1, 'a fallback is not a way around the budget');
+  assert.equal((await call('round')).status, 502);
+  assert.equal(upstream.requests.length, asked + 3, 'nor is the fallback of a fallback');
   const spent = () => database.query.selectFrom('key_spending').selectAll().where('key_id', '=', 'api:dear').execute();
   for (let wait = 0; wait < 200 && (await spent()).length === 0; wait += 1) {
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -64,6 +73,14 @@ test('the budget of an API holds for everyone, and an alias goes to its other ta
     (await spent()).map(({ cost_nano_usd: nano }) => Number(nano)),
     [36_000_000_000],
   );
+});
+
+test('a budget of 0 pays for no fallback of a fallback', async (t) => {
+  const { upstream, call } = await start(t);
+  const free = { 'x-tags': 'nothing' };
+  assert.equal((await call('dear/free', free)).status, 200);
+  assert.equal((await call('free', free)).status, 429, 'it may come to cheap/m, which costs something');
+  assert.equal(upstream.requests.length, 1);
 });
 
 test('what is set aside at an API comes back when the call fails or another one answers', async (t) => {

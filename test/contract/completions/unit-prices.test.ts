@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { labAt, startCompletions } from '../../kit/completions/start-completions.ts';
-import { answers, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
+import { startCompletions } from '../../kit/completions/start-completions.ts';
+import { answers, completionOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
 type Json = any;
 
 const MASTER = 'master-key-of-the-units-1';
 const PRICES = {
+  'lab/tokens': { input: 0.000001, output: 0.000002 },
+  'claude/tokens': { input: 0.000001, output: 0.000002 },
   'lab/draw': { per_image: 0.04 },
   'lab/speak': { per_character: 0.000015 },
   'lab/hear': { per_second: 0.0001 },
@@ -18,7 +20,14 @@ async function start(t: Parameters<typeof startCompletions>[0]) {
   const upstream = await startScriptedUpstream(t);
   const { url, post } = await startCompletions(t, {
     environment: { OPENAI_API_KEY: 'sk-not-called' },
-    settings: labAt(upstream.url, { master_key: MASTER, prices: PRICES }),
+    settings: {
+      master_key: MASTER,
+      prices: PRICES,
+      apis: {
+        lab: { dialect: 'openai', base_url: upstream.url, api_key: 'lab-key-1' },
+        claude: { dialect: 'anthropic', base_url: upstream.url, api_key: 'claude-key-1' },
+      },
+    },
   });
   const as = (key: string) => ({ authorization: `Bearer ${key}` });
   const costs = async (response: Response): Promise<number> => {
@@ -53,6 +62,36 @@ test('images are charged by the piece, besides the tokens that the upstream repo
     { headers },
   );
   assert.equal(await costs(streamed), 0.01021);
+});
+
+test('an answer that is to come sooner is charged at the highest price for it, also in advance', async (t) => {
+  const { upstream, post, as, costs } = await start(t);
+  const ask = { model: 'lab/tokens', max_tokens: 7, messages: [{ role: 'user', content: 'Hello' }] };
+  const usage = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 };
+  upstream.script(answers(completionOf('Hi', { usage })));
+  const cost = async (path: string, more: object) =>
+    costs(await post(path, { ...ask, ...more }, { headers: as(MASTER) }));
+  assert.equal(await cost('/v1/chat/completions', {}), 0.000025);
+  assert.equal(await cost('/v1/chat/completions', { service_tier: 'default' }), 0.000025);
+  assert.equal(await cost('/v1/chat/completions', { service_tier: 'priority' }), 0.0000625);
+
+  const claude = { input_tokens: 11, output_tokens: 7 };
+  const message = { type: 'message', content: [{ type: 'text', text: 'Hi' }], stop_reason: 'end_turn', usage: claude };
+  upstream.script(answers(message));
+  const fast = { model: 'claude/tokens', speed: 'fast', inference_geo: 'us' };
+  assert.equal(await cost('/v1/messages', fast), 0.000165);
+  // Claude's API has no such field, so it is dropped.
+  assert.equal(await cost('/v1/chat/completions', { model: 'claude/tokens', service_tier: 'priority' }), 0.000025);
+
+  const budget = { usd: 0.00004, period: 'day' };
+  const created = await post('/v1/keys', { name: 'a', budget }, { headers: as(MASTER) });
+  const { key } = (await created.json()) as Json;
+  const asked = upstream.requests.length;
+  const dear = await post('/v1/chat/completions', { ...ask, service_tier: 'priority' }, { headers: as(key) });
+  assert.equal(dear.status, 429);
+  assert.equal(upstream.requests.length, asked);
+  upstream.script(answers(completionOf('Hi', { usage })));
+  assert.equal((await post('/v1/chat/completions', ask, { headers: as(key) })).status, 200);
 });
 
 test('speech is charged by the character', async (t) => {

@@ -2,6 +2,7 @@ import { AppError } from '../../../platform/errors/app-error.ts';
 import type { Call } from '../../../platform/http/surface.ts';
 import type { Runtime } from '../../../platform/runtime/runtime.ts';
 import { createModelViews, type Models } from '../../apis/models.ts';
+import { dearerFields } from '../../apis/prices.ts';
 import {
   BatchEmbedRequest,
   EmbedContentRequest,
@@ -72,6 +73,7 @@ export function createGemini(parts: GeminiParts) {
           ...(most !== undefined && { max_tokens: most }),
           ...(n !== undefined && { n }),
         }),
+        dearer: dearerFields(request),
       },
       translate: () => decodeGeminiRequest(request, { model, stream }),
       whole: (completion) => geminiResponse(head, readWhole(completion, `call_${head.id}_`, true)),
