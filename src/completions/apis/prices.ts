@@ -166,7 +166,7 @@ export function usdOfRate(pico: number): number {
 const DEARER: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   // OpenAI: 1.7 to 2.5 times the price.
   service_tier: { priority: 2.5 },
-  // Google has the same service, for up to twice the price.
+  // Google and Bedrock have the same service, for up to twice the price.
   serviceTier: { priority: 2 },
   // Claude's fast mode: twice or six times.
   speed: { fast: 6 },
@@ -179,7 +179,9 @@ export function dearerFields(request: object): DearerFields | undefined {
   let found: Record<string, number> | undefined;
   for (const name in DEARER) {
     const value = given[name];
-    const factor = typeof value === 'string' ? DEARER[name]?.[value.toLowerCase()] : undefined;
+    // Bedrock has an object with a type.
+    const asked = typeof value === 'object' && value !== null && 'type' in value ? value.type : value;
+    const factor = typeof asked === 'string' ? DEARER[name]?.[asked.toLowerCase()] : undefined;
     if (factor === undefined) continue;
     found ??= {};
     found[name] = factor;
