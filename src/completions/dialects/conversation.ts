@@ -116,14 +116,30 @@ export function markStablePrefix(request: ChatRequest): ChatRequest {
 /** Members of a message, except those of tools, that only OpenAI's API has. */
 const ONLY_OPENAI = ['name', 'refusal', 'audio'] as const;
 
-/** Adds the members of messages that another API cannot take to what is dropped: `messages.name`. */
+/** Adds what another API cannot take of messages to what is dropped: `messages.name`, images of instructions, `detail` of images. */
 export function nameLostMembers(messages: readonly ChatMessage[], dropped: Set<string>): void {
   for (const message of messages) {
+    nameLostPieces(message, dropped);
     if (message.role === 'tool' || message.role === 'function') continue;
     const given: JsonObject = message;
     for (const name of ONLY_OPENAI) {
       if (given[name] !== undefined && given[name] !== null && given[name] !== '') dropped.add(`messages.${name}`);
     }
+  }
+}
+
+/** Names how closely a model looks at an image. */
+export const DETAIL_FIELD = 'messages.content.image_url.detail';
+
+function nameLostPieces({ role, content }: ChatMessage, dropped: Set<string>): void {
+  if (!Array.isArray(content)) return;
+  const isSystem = role === 'system' || role === 'developer';
+  for (const part of content) {
+    const { image_url: image } = part;
+    const detail = typeof image === 'object' ? image.detail : undefined;
+    const item = isSystem ? readPart(part) : undefined;
+    if (item !== undefined && item.kind !== 'text') dropped.add(droppedPiece(item));
+    else if (detail !== undefined && detail !== 'auto') dropped.add(DETAIL_FIELD);
   }
 }
 
@@ -225,6 +241,7 @@ export type ContentItem =
       readonly field: MediaField;
       readonly mediaType: string;
       readonly base64: string;
+      readonly detail?: string | undefined;
       readonly name?: string | undefined;
       readonly cache?: JsonObject | undefined;
     }
@@ -233,6 +250,7 @@ export type ContentItem =
       readonly field: MediaField;
       readonly mediaType: string;
       readonly url: string;
+      readonly detail?: string | undefined;
       readonly cache?: JsonObject | undefined;
     }
   /** Content that no other dialect has; `field` is its name in OpenAI's API. */
@@ -263,6 +281,9 @@ const TYPE_OF_EXTENSION: ReadonlyMap<string, string> = new Map([
   ['docx', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'],
   ['xlsx', 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet'],
   ['mp3', 'audio/mp3'],
+  ['mp4', 'video/mp4'],
+  ['mov', 'video/quicktime'],
+  ['webm', 'video/webm'],
   ['wav', 'audio/wav'],
 ]);
 
@@ -296,7 +317,9 @@ export function droppedPiece({ field }: Exclude<ContentItem, TextItem>): string 
 
 function readPart(part: ContentPart): ContentItem {
   if (part.type === 'image_url' && part.image_url !== undefined) {
-    return readImage(typeof part.image_url === 'string' ? part.image_url : part.image_url.url);
+    const { url, detail } = typeof part.image_url === 'string' ? { url: part.image_url } : part.image_url;
+    const image = readImage(url);
+    return detail !== undefined && (image.kind === 'data' || image.kind === 'link') ? { ...image, detail } : image;
   }
   if (part.type === 'input_audio' && part.input_audio !== undefined) {
     const { data, format } = part.input_audio;

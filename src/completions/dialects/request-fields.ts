@@ -155,6 +155,9 @@ export function visibleStops(request: ChatRequest, dropped: Set<string>): string
   return visible?.length === 0 ? undefined : visible;
 }
 
+/** Names a promise that the model keeps to the schema of a function, where it cannot be had. */
+export const STRICT_FIELD = 'tools.function.strict';
+
 export type FunctionDefinition = NonNullable<ChatTool['function']> & { readonly cache_control?: JsonObject };
 
 export interface ToolUse {

@@ -20,6 +20,17 @@ export function unknownFields(request: object, known: ReadonlySet<string>): read
     .map(([name]) => name);
 }
 
+/** Returns the members of a part of a request that have a value and are not translated: `tools.defer_loading`. */
+export function unknownMembers(
+  path: string,
+  given: object | null | undefined,
+  known: readonly string[],
+): readonly string[] {
+  return Object.entries(given ?? {})
+    .filter(([name, value]) => !known.includes(name) && isPresent(value) && value !== false)
+    .map(([name]) => `${path}.${name}`);
+}
+
 /** Asks for usage in a stream, because it is part of every other dialect's stream. */
 export function streamFields({ stream }: { readonly stream?: boolean | null }): Partial<ChatRequest> {
   return stream === true ? { stream: true, stream_options: { include_usage: true } } : {};

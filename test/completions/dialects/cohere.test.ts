@@ -74,7 +74,7 @@ test('roles, plans, images and what cannot be sent', () => {
       role: 'user',
       content: [
         { type: 'text', text: 'Look' },
-        { type: 'image_url', image_url: { url: `data:image/png;base64,${PNG}` } },
+        { type: 'image_url', image_url: { url: `data:image/png;base64,${PNG}`, detail: 'low' } },
       ],
     },
     {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
+import { ask, contextFor } from './read-stream.ts';
 import { through, type Upstream } from './translate-request.ts';
 
 const FAILED = {
@@ -154,4 +156,93 @@ test('Gemini is asked not to think, and to think as much as it needs, as the cal
     const { body: openai } = await through('gemini', 'openai', body);
     assert.deepEqual([openai.reasoning_effort, openai.thinking_budget], [undefined, undefined]);
   }
+});
+
+const PNG = 'data:image/png;base64,AA';
+
+test('what instructions, images and tools of a chat have beyond their text is named where it cannot be carried', async () => {
+  const strictTool = { type: 'function', function: { name: 't', strict: true, parameters: { type: 'object' } } };
+  const lax = { type: 'function', function: { name: 'u' } };
+  const image = (detail?: string) => ({ type: 'image_url', image_url: { url: PNG, ...(detail && { detail }) } });
+  const dropped = async (name: 'anthropic' | 'google' | 'bedrock' | 'cohere', model: string, request: object) => {
+    const dialect = await loadDialect(name);
+    return dialect.encodeRequest(ask({ ...request }), contextFor(model)).dropped;
+  };
+  const models = {
+    anthropic: 'claude-3-5-haiku-20241022',
+    google: 'gemini-2.5-flash',
+    bedrock: 'anthropic.claude-3-5-haiku-20241022',
+    cohere: 'command-a',
+  };
+  for (const [name, model] of Object.entries(models) as [keyof typeof models, string][]) {
+    const of = (request: object) => dropped(name, model, request);
+    const user = { role: 'user', content: 'Hello' };
+    for (const role of ['system', 'developer']) {
+      const system = { role, content: [{ type: 'text', text: 'Be brief.' }, image()] };
+      assert.deepEqual(await of({ messages: [system, user] }), ['messages.content.image_url'], `${name} ${role}`);
+    }
+    const seen = (detail: string) => of({ messages: [{ role: 'user', content: [image(detail)] }] });
+    assert.deepEqual(await seen('low'), name === 'cohere' ? [] : ['messages.content.image_url.detail'], name);
+    assert.deepEqual(await seen('auto'), [], name);
+    assert.deepEqual(await of({ messages: [user], tools: [strictTool, lax] }), ['tools.function.strict'], name);
+    assert.deepEqual(await of({ messages: [user], tools: [lax] }), [], name);
+  }
+  const kept = { messages: [{ role: 'user', content: 'Hello' }], tools: [strictTool] };
+  assert.deepEqual(await dropped('anthropic', 'claude-sonnet-4-5', kept), []);
+  assert.deepEqual(await dropped('cohere', 'command-a', kept), []);
+});
+
+test('members of tools, parts and configurations that no chat completion has are named', async () => {
+  const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA' } };
+  const messages = await through('messages', 'openai', {
+    model: 'x/y',
+    max_tokens: 9,
+    output_config: { effort: 'low', task_budget: { total: 1 } },
+    tools: [{ name: 't', input_schema: { type: 'object' }, input_examples: [{}], defer_loading: false }],
+    messages: [
+      { role: 'user', content: 'Go' },
+      { role: 'system', content: [{ type: 'text', text: 'Now.' }, image] },
+    ],
+  });
+  const expected = ['messages.content.image_url', 'output_config.task_budget', 'tools.input_examples'];
+  assert.deepEqual([...messages.dropped].sort(), expected);
+  assert.deepEqual(messages.body.messages.at(-1), { role: 'system', content: 'Now.' });
+
+  const responses = await through('responses', 'openai', {
+    model: 'x/y',
+    reasoning: { effort: 'low', summary: 'auto', mode: 'pro' },
+    tools: [{ type: 'function', name: 't', defer_loading: true }],
+    input: [
+      {
+        role: 'developer',
+        content: [
+          { type: 'input_text', text: 'Be brief.' },
+          { type: 'input_image', image_url: PNG },
+        ],
+      },
+      { role: 'user', content: 'Go' },
+      { role: 'assistant', content: [{ type: 'output_text', text: 'Gone.' }, { type: 'output_sound' }] },
+    ],
+  });
+  assert.deepEqual([...responses.dropped].sort(), [
+    ...['input.content.input_image', 'input.content.output_sound', 'reasoning.mode', 'tools.defer_loading'],
+  ]);
+  assert.deepEqual(responses.body.messages[0], { role: 'system', content: 'Be brief.' });
+
+  const uri = 'https://example.org/a';
+  const film = { fileData: { fileUri: uri, mimeType: 'video/mp4' }, videoMetadata: { fps: 2 } };
+  const asked = {
+    contents: [{ role: 'user', parts: [{ text: 'Go' }, film] }],
+    tools: [{ functionDeclarations: [{ name: 'a' }, { name: 'b' }] }],
+    toolConfig: { functionCallingConfig: { mode: 'VALIDATED', allowedFunctionNames: ['a'] } },
+  };
+  const gemini = await through('gemini', 'google', asked);
+  assert.deepEqual([...gemini.dropped].sort(), [
+    'contents.parts.videoMetadata',
+    'toolConfig.functionCallingConfig.allowedFunctionNames',
+    'toolConfig.functionCallingConfig.mode',
+  ]);
+  assert.deepEqual(gemini.body.contents[0].parts[1], { fileData: { fileUri: uri, mimeType: 'video/mp4' } });
+  const claude = await through('gemini', 'anthropic', asked);
+  assert.ok(claude.dropped.includes('messages.content.file'), 'Claude reads no films');
 });

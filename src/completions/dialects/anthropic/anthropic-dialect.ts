@@ -46,6 +46,7 @@ import {
   answerSchema,
   maxTokens,
   readTools,
+  STRICT_FIELD,
   startTranslation,
   type ToolUse,
   takenFields,
@@ -337,6 +338,7 @@ function encodeTools(
   for (const name of use.dropped) dropped.add(name);
   const tools = use.functions.map((definition): JsonObject => {
     const { name, description, parameters, strict, ...own } = definition;
+    if (strict === true && !followsSchema) dropped.add(STRICT_FIELD);
     return {
       ...own,
       name,

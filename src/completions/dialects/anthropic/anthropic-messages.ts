@@ -101,7 +101,7 @@ function encodeMedia(item: Exclude<ContentItem, TextItem>): JsonObject | undefin
   if (item.kind === 'unknown' || item.field === 'input_audio') return undefined;
   if (item.kind === 'link') {
     const source = { type: 'url', url: item.url };
-    if (!item.url.startsWith('http')) return undefined;
+    if (!item.url.startsWith('http') || /^(?:audio|video)\//.test(item.mediaType)) return undefined;
     const kind = item.field === 'image_url' ? 'image' : 'document';
     return { type: kind, source, ...marker(item) };
   }

@@ -33,6 +33,7 @@ import {
   answerSchema,
   maxTokens,
   readTools,
+  STRICT_FIELD,
   startTranslation,
   takenFields,
   thinkingBudget,
@@ -167,6 +168,7 @@ function encodeTools(
 ): { readonly fields: JsonObject; readonly forced: boolean } {
   const { functions, choice, dropped: kinds } = readTools(request, steps);
   for (const kind of kinds) dropped.add(kind);
+  if (functions.some(({ strict }) => strict === true)) dropped.add(STRICT_FIELD);
   const tools = functions.flatMap(({ name, description, parameters, cache_control: cache }) =>
     withPoint(toolSpec(name, description, parameters), cache),
   );

@@ -14,7 +14,7 @@ import {
   usageOf,
 } from '../answer.ts';
 import { readCohereCitation } from '../citations.ts';
-import { asFunctionCall, droppedPiece, readContent } from '../conversation.ts';
+import { asFunctionCall, DETAIL_FIELD, droppedPiece, readContent } from '../conversation.ts';
 import {
   type DecodedAnswer,
   type Dialect,
@@ -42,6 +42,7 @@ import {
   maxTokens,
   plainResults,
   readTools,
+  STRICT_FIELD,
   startTranslation,
   stopSequences,
   type ToolUse,
@@ -247,6 +248,8 @@ const BUDGETS: ReadonlyMap<string, number> = new Map([
 
 function encodeCohereRequest(request: ChatRequest, context: DialectContext): UpstreamRequest {
   const { names, extra, steps } = startTranslation(request, TAKEN);
+  // Cohere has it, too.
+  names.delete(DETAIL_FIELD);
   dropCacheMarkers(request, names);
   const use = readTools(request, steps);
   for (const name of use.dropped) names.add(name);
@@ -271,7 +274,7 @@ function encodeCohereRequest(request: ChatRequest, context: DialectContext): Ups
     ...(typeof seed === 'number' && { seed }),
     ...(stop !== undefined && { stop_sequences: stop }),
     ...encodePenalties(request, names),
-    ...encodeTools(use),
+    ...encodeTools(use, names),
     ...(isJson && {
       response_format: { type: 'json_object', ...(schema !== undefined && { json_schema: schema.schema }) },
     }),
@@ -309,7 +312,7 @@ function encodeContent({ content, role, tool_calls: calls }: ChatMessage, droppe
     if (item.kind === 'text') return [{ type: 'text', text: item.text }];
     if (item.kind !== 'unknown' && item.field === 'image_url' && role === 'user') {
       const url = item.kind === 'link' ? item.url : `data:${item.mediaType};base64,${item.base64}`;
-      return [{ type: 'image_url', image_url: { url } }];
+      return [{ type: 'image_url', image_url: { url, ...(item.detail !== undefined && { detail: item.detail }) } }];
     }
     dropped.add(droppedPiece(item));
     return [];
@@ -334,7 +337,7 @@ function encodePenalties(request: ChatRequest, dropped: Set<string>): JsonObject
 }
 
 /** Encodes tools. If one function must be called, only that function is offered. */
-function encodeTools({ functions, choice }: ToolUse): JsonObject {
+function encodeTools({ functions, choice }: ToolUse, dropped: Set<string>): JsonObject {
   const offered = typeof choice === 'object' ? functions.filter(({ name }) => name === choice.name) : functions;
   if (offered.length === 0) return {};
   const tools = offered.map(({ name, description, parameters }) => ({
@@ -346,6 +349,7 @@ function encodeTools({ functions, choice }: ToolUse): JsonObject {
     },
   }));
   const isStrict = offered.every(({ strict }) => strict === true);
+  if (!isStrict && offered.some(({ strict }) => strict === true)) dropped.add(STRICT_FIELD);
   return {
     tools,
     ...(isStrict && { strict_tools: true }),

@@ -28,6 +28,7 @@ import {
   dropCacheMarkers,
   maxTokens,
   readTools,
+  STRICT_FIELD,
   startTranslation,
   stopSequences,
   type ToolUse,
@@ -171,7 +172,8 @@ function encodeThinking(request: ChatRequest, context: DialectContext, dropped: 
 
 function encodeTools({ functions, choice }: ToolUse, options: SchemaOptions): JsonObject {
   if (functions.length === 0) return {};
-  const declarations = functions.map(({ name, description, parameters }) => {
+  const declarations = functions.map(({ name, description, parameters, strict }) => {
+    if (strict === true) options.dropped.add(STRICT_FIELD);
     const { isJsonSchema, schema } = encodeSchema(parameters ?? {}, 'tools.function.parameters', options);
     return {
       name,

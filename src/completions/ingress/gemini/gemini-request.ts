@@ -21,6 +21,7 @@ import {
   streamFields,
   type ThinkingWish,
   unknownFields,
+  unknownMembers,
 } from '../decoded-request.ts';
 import { modelTurns, type PlacedPart, readProof } from './gemini-content.ts';
 
@@ -32,6 +33,9 @@ const KNOWN_CONFIG: ReadonlySet<string> = new Set([
   ...['temperature', 'topP', 'topK', 'maxOutputTokens', 'stopSequences', 'seed', 'presencePenalty', 'frequencyPenalty'],
   ...['responseMimeType', 'responseSchema', 'responseJsonSchema', 'thinkingConfig', 'responseLogprobs', 'logprobs'],
 ]);
+const PART_MEMBERS = [
+  ...['text', 'thought', 'thoughtSignature', 'inlineData', 'fileData', 'functionCall', 'functionResponse'],
+];
 /** Fields that have no effect with these values. */
 const NO_EFFECT: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
   ['candidateCount', (value: unknown) => value === 1],
@@ -85,6 +89,9 @@ function decodeSystem({ parts = [] }: GeminiContent, { conversation, dropped, st
 
 function decodeContents(contents: readonly GeminiContent[], translation: Translation): void {
   for (const turn of modelTurns(contents, translation.steps)) {
+    for (const { part } of turn.parts) {
+      for (const name of unknownMembers('contents.parts', part, PART_MEMBERS)) translation.dropped.add(name);
+    }
     if (turn.role === 'model') decodeModelTurn(turn.parts, translation);
     else decodeUserTurn(turn.parts, translation);
   }
@@ -176,6 +183,12 @@ const FILE_ENDINGS: ReadonlyMap<string, string> = new Map([
   ['html', 'html'],
   ['csv', 'csv'],
   ['json', 'json'],
+  ['mpeg', 'mp3'],
+  ['mp3', 'mp3'],
+  ['wav', 'wav'],
+  ['mp4', 'mp4'],
+  ['quicktime', 'mov'],
+  ['webm', 'webm'],
 ]);
 
 /** What a function gave back. Google's own names for a text are `output` and `error`; anything else goes as its JSON. */
@@ -223,7 +236,11 @@ function decodeTools({ tools = [], toolConfig }: GenerateContentRequest, transla
     if (name !== 'functionCallingConfig') translation.dropped.add(`toolConfig.${name}`);
   }
   if (functions.length === 0) return {};
-  const { mode, allowedFunctionNames: names = [] } = toolConfig?.functionCallingConfig ?? {};
+  const { functionCallingConfig: calling } = toolConfig ?? {};
+  const { mode, allowedFunctionNames: names = [] } = calling ?? {};
+  // Names count only together with ANY, and chat completions have no mode that validates.
+  const taken = mode === 'ANY' ? ['mode', 'allowedFunctionNames'] : mode === 'VALIDATED' ? [] : ['mode'];
+  for (const name of unknownMembers('toolConfig.functionCallingConfig', calling, taken)) translation.dropped.add(name);
   if (mode === 'NONE') return { tools: functions, tool_choice: 'none' };
   if (mode !== 'ANY') return { tools: functions };
   // No other API has a list of names; what is not in it is not offered.

@@ -23,6 +23,7 @@ import {
   requiredText,
   streamFields,
   unknownFields,
+  unknownMembers,
 } from '../decoded-request.ts';
 
 /** Translated below. Everything else is Anthropic's own: dropped and named. */
@@ -31,6 +32,7 @@ const KNOWN: ReadonlySet<string> = new Set([
   ...['tools', 'tool_choice', 'thinking', 'output_config', 'metadata'],
 ]);
 const SAME = ['temperature', 'top_p', 'top_k'] as const;
+const TOOL_MEMBERS = ['type', 'name', 'description', 'input_schema', 'strict', 'cache_control'];
 
 /** As many as chat completions have. */
 const MAX_STOPS = 4;
@@ -68,6 +70,7 @@ export function decodePrompt(request: CountTokensRequest): DecodedRequest {
   }
   const tools = (request.tools ?? []).flatMap((tool, index) => decodeTool(tool, `/tools/${index}`, dropped));
   const { tool_choice: choice } = request;
+  for (const name of unknownMembers('output_config', request.output_config, ['effort', 'format'])) dropped.add(name);
   const chat: ChatRequest = {
     model: request.model,
     messages: conversation.messages('/messages'),
@@ -128,8 +131,11 @@ function decodeMessage(
     if (decoded === undefined) dropped.add(`messages.${block.type}`);
     return decoded ?? [];
   });
-  if (role === 'system') conversation.instruct(parts.map(({ text }) => text ?? '').join('\n\n'));
-  else if (parts.length > 0) conversation.ask(parts);
+  if (role === 'system') {
+    const texts = parts.flatMap(({ text }) => text ?? []);
+    for (const { type, text } of parts) if (text === undefined) dropped.add(`messages.content.${type}`);
+    if (texts.length > 0) conversation.instruct(texts.join('\n\n'));
+  } else if (parts.length > 0) conversation.ask(parts);
 }
 
 /** Members of blocks that only Claude knows: sources that an answer quotes, and what is said of a document. */
@@ -251,6 +257,7 @@ function decodeTool(tool: MessagesTool, path: string, dropped: Set<string>): rea
     return [];
   }
   const cache = cacheControl(tool);
+  for (const lost of unknownMembers('tools', tool, TOOL_MEMBERS)) dropped.add(lost);
   return [
     {
       ...(cache !== undefined && { cache_control: cache }),

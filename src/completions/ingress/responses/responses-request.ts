@@ -14,6 +14,7 @@ import {
   requiredText,
   streamFields,
   unknownFields,
+  unknownMembers,
 } from '../decoded-request.ts';
 import { type ToolTranslation, translateTools } from './responses-tools.ts';
 
@@ -85,7 +86,12 @@ export function decodeResponsesRequest(request: ResponsesRequest): DecodedRespon
     ...(isPresent(request.reasoning?.effort) && { reasoning_effort: request.reasoning.effort }),
     ...logprobs(request),
   };
-  const lost = [...unknownFields(request, KNOWN), ...withoutEffect(request), ...tools.dropped, ...choice.dropped];
+  const lost = [
+    ...unknownFields(request, KNOWN),
+    ...unknownMembers('text', request.text, ['format', 'verbosity']),
+    ...unknownMembers('reasoning', request.reasoning, ['effort', 'summary', 'generate_summary']),
+    ...[...withoutEffect(request), ...tools.dropped, ...choice.dropped],
+  ];
   return { chat, tools, dropped: droppedNames([...lost, ...dropped]) };
 }
 
@@ -234,8 +240,14 @@ function decodeInput(
     const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
     if (parts.some((part) => countOf((part as { annotations?: unknown }).annotations) > 0))
       dropped.push('input.annotations');
-    if (role === 'assistant') conversation.say((afterAnother ? '\n\n' : '') + parts.map(plainText).join(''));
-    else if (role === 'system' || role === 'developer') conversation.instruct(parts.map(plainText).join('\n\n'));
+    const isUser = role !== 'assistant' && role !== 'system' && role !== 'developer';
+    for (const { type, text, refusal } of isUser ? [] : (parts as readonly InputPart[])) {
+      if (text === undefined && refusal === undefined) dropped.push(`input.content.${type}`);
+    }
+    if (role === 'assistant')
+      conversation.say((afterAnother ? '\n\n' : '') + parts.map((part) => plainText(part) ?? '').join(''));
+    else if (role === 'system' || role === 'developer')
+      conversation.instruct(parts.map(plainText).filter(isPresent).join('\n\n'));
     else conversation.ask(parts.map((part, index) => decodePart(part, `${path}/content/${index}`)));
   }
 
@@ -287,8 +299,8 @@ function jsonText(value: unknown): string {
   return JSON.stringify(value) ?? '';
 }
 
-function plainText({ text, refusal }: Pick<InputPart, 'text' | 'refusal'>): string {
-  return text ?? refusal ?? '';
+function plainText({ text, refusal }: Pick<InputPart, 'text' | 'refusal'>): string | undefined {
+  return text ?? refusal;
 }
 
 /** Returns the packed proof. Proofs of OpenAI itself are packed here, so that they are not sent to another maker. */

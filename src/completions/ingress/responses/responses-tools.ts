@@ -1,7 +1,7 @@
 import type { ChatTool } from '../../contract/chat.ts';
 import type { ResponsesTool } from '../../contract/responses.ts';
 import { createSteps, type Steps } from '../../dialects/dialect.ts';
-import { isPresent } from '../decoded-request.ts';
+import { isPresent, unknownMembers } from '../decoded-request.ts';
 
 /** A tool as its caller knows it. A custom tool takes free text instead of JSON. */
 interface ToolOrigin {
@@ -21,6 +21,7 @@ export interface ToolTranslation {
 
 type FunctionDefinition = NonNullable<ChatTool['function']>;
 
+const TOOL_MEMBERS = ['type', 'name', 'description', 'parameters', 'strict', 'format'];
 /** What chat completions take as the name of a function. */
 const MAX_NAME_LENGTH = 64;
 /** `_` and as many digits as the number of tools can have. */
@@ -59,6 +60,7 @@ export function translateTools(given: readonly ResponsesTool[], steps: Steps = c
       dropped.push(`tools.${type}`);
       return;
     }
+    dropped.push(...unknownMembers('tools', tool, TOOL_MEMBERS));
     const chatName = freeName(joinedName(namespace, name));
     origins.set(chatName, { kind: type, name, namespace });
     names.set(keyOf(namespace, name), chatName);
