@@ -124,3 +124,70 @@ function isIban(written: string): boolean {
   }
   return rest === 1;
 }
+
+/** Names of members that contain identifiers or bytes, and no text to check. */
+const NOT_WORDS: ReadonlySet<string> = new Set([
+  ...['model', 'role', 'type', 'id', 'object', 'name', 'call_id', 'tool_call_id', 'tool_use_id', 'item_id', 'status'],
+  ...['format', 'encoding_format', 'detail', 'media_type', 'mime_type', 'mimeType', 'cache_control', 'finish_reason'],
+  ...['signature', 'encrypted_content', 'reasoning_signature', 'thoughtSignature'],
+]);
+/** Bytes in base64, or words: some documents are plain text. */
+const BYTES: ReadonlySet<string> = new Set(['data', 'file_data', 'b64_json', 'url', 'image_url', 'uri']);
+const BASE64 = /^(?:data:[\w/+.;=-]{0,200},)?[\w+/=-]{100,}$/;
+/** Members whose own members may have any name, such as arguments of calls. */
+const FREE: ReadonlySet<string> = new Set(['arguments', 'input', 'args', 'metadata', 'response']);
+/** The smallest number that is checked, because shorter ones are not phone or card numbers. */
+const MIN_NUMBER = 1_000_000;
+
+/**
+ * Visits all texts in a JSON value, always in the same order, and puts what `take` returns in their place. What does not
+ * change stays the very same value. The arguments of calls are JSON inside of a string: they are visited as what they hold.
+ */
+export function mapTexts<Value>(value: Value, take: (text: string) => string): Value {
+  return mapValue(value, '', false, take) as Value;
+}
+
+function mapValue(value: unknown, name: string, isFree: boolean, take: (text: string) => string): unknown {
+  if (typeof value === 'string') return mapString(value, name, isFree, take);
+  if (typeof value === 'number' && isFree && Number.isSafeInteger(value) && value >= MIN_NUMBER) {
+    const text = String(value);
+    const taken = take(text);
+    return taken === text ? value : taken;
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) {
+    const mapped = value.map((item) => mapValue(item, name, isFree, take));
+    return mapped.some((item, index) => item !== value[index]) ? mapped : value;
+  }
+  const given = value as Readonly<Record<string, unknown>>;
+  let changed: Record<string, unknown> | undefined;
+  for (const key of Object.keys(given)) {
+    const before = given[key];
+    const after = mapValue(before, key, isFree || (FREE.has(key) && isNested(before)), take);
+    if (after === before) continue;
+    changed ??= { ...given };
+    changed[key] = after;
+  }
+  return changed ?? value;
+}
+
+function isNested(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function mapString(text: string, name: string, isFree: boolean, take: (text: string) => string): string {
+  if (text === '' || (!isFree && NOT_WORDS.has(name)) || (BYTES.has(name) && BASE64.test(text))) return text;
+  return name === 'arguments' ? mapArguments(text, take) : take(text);
+}
+
+/** The arguments of a call, as text. What is not JSON is visited as it is. */
+export function mapArguments(text: string, take: (text: string) => string): string {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return take(text);
+  }
+  const mapped = mapValue(parsed, '', true, take);
+  return mapped === parsed ? text : JSON.stringify(mapped);
+}

@@ -1,14 +1,14 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { ChatChunk } from '../contract/chat.ts';
-import { parseEvent } from '../dialects/json-value.ts';
+import { asObject, parseEvent } from '../dialects/json-value.ts';
 import { createSseFraming } from '../relay/event-splitter.ts';
 import type { OpenedChat, OpenedStream, StreamSink } from '../relay/open-stream.ts';
-import { createChunkScreen, MAX_WHOLE, tooLong } from './chunk-screen.ts';
+import { mapTexts } from './find-content.ts';
 import { type CheckedCall, type Guardrails, textsIn } from './guardrails.ts';
-import { mapTexts, type TextScreen } from './text-screen.ts';
-import { otherMembers, withoutTokens } from './whole-answer.ts';
+import { createChunkScreen, MAX_WHOLE, otherMembers, type TextScreen, tooLong } from './text-screen.ts';
 
 type Chunks = readonly ChatChunk[];
+
 /** Applies the rails to a response. Throws CONTENT_BLOCKED if a complete response is blocked. */
 export async function guardAnswer(rails: Guardrails, opened: OpenedChat, call: CheckedCall): Promise<OpenedChat> {
   switch (opened.kind) {
@@ -243,4 +243,16 @@ function tapped<Piece>(
         },
       }),
   };
+}
+
+/** Members that repeat a text piece by piece: token by token, or word by word. */
+const PIECEWISE: ReadonlySet<string> = new Set(['logprobs', 'words', 'tokens']);
+
+/** Removes what repeats a text piece by piece. What was masked in the text could be read there. */
+function withoutTokens<Value>(value: Value): Value {
+  if (Array.isArray(value)) return value.map(withoutTokens) as Value;
+  const given = asObject(value);
+  if (given === undefined) return value;
+  const kept = Object.entries(given).filter(([name, member]) => !PIECEWISE.has(name) || typeof member !== 'object');
+  return Object.fromEntries(kept.map(([name, member]) => [name, withoutTokens(member)])) as Value;
 }

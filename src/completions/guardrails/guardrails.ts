@@ -3,8 +3,8 @@ import { boundedFetch } from '../../platform/http/bounded-fetch.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { asList, asWords, parseEvent } from '../dialects/json-value.ts';
 import type { CompletionsSettings } from '../settings.ts';
-import { findPatterns, findPersonalData, PERSONAL_DATA, type PersonalData } from './find-content.ts';
-import { createTextScreen, type LocalRail, mapTexts, screenText, type TextScreen } from './text-screen.ts';
+import { findPatterns, findPersonalData, mapTexts, PERSONAL_DATA, type PersonalData } from './find-content.ts';
+import { createTextScreen, type LocalRail, screenText, type TextScreen } from './text-screen.ts';
 
 export type Stage = 'request' | 'response';
 

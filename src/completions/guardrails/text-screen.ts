@@ -1,6 +1,8 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
-import type { FindContent, Found } from './find-content.ts';
+import type { ChatChunk, ChunkDelta } from '../contract/chat.ts';
+import { asObject, asText } from '../dialects/json-value.ts';
+import { type FindContent, type Found, mapArguments, mapTexts } from './find-content.ts';
 
 /** A rail that checks texts in this program. */
 export interface LocalRail {
@@ -109,69 +111,226 @@ export async function screenText(screen: TextScreen, text: string): Promise<stri
   return result + screen.end();
 }
 
-/** Names of members that contain identifiers or bytes, and no text to check. */
-const NOT_WORDS: ReadonlySet<string> = new Set([
-  ...['model', 'role', 'type', 'id', 'object', 'name', 'call_id', 'tool_call_id', 'tool_use_id', 'item_id', 'status'],
-  ...['format', 'encoding_format', 'detail', 'media_type', 'mime_type', 'mimeType', 'cache_control', 'finish_reason'],
-  ...['signature', 'encrypted_content', 'reasoning_signature', 'thoughtSignature'],
+/** The members of an answer, or of a chunk, that have no words in them, besides its choices and its usage. */
+const WORDLESS = ['id', 'object', 'created', 'model', 'system_fingerprint', 'service_tier'] as const;
+const KNOWN: ReadonlySet<string> = new Set([...WORDLESS, 'choices', 'usage']);
+
+/** Returns the head of a chunk. What else stands beside its choices may have words, such as lists of pages. */
+export function knownMembers<Chunk extends object>(chunk: Chunk): Omit<Chunk, 'choices' | 'usage'> {
+  const given = chunk as Readonly<Record<string, unknown>>;
+  const head: Record<string, unknown> = {};
+  for (const name of WORDLESS) if (given[name] !== undefined) head[name] = given[name];
+  return head as Omit<Chunk, 'choices' | 'usage'>;
+}
+
+/** Returns everything that is not in the head of an answer, and neither choices nor usage. */
+export function otherMembers(answer: object): object {
+  return Object.fromEntries(Object.entries(answer).filter(([name]) => !KNOWN.has(name)));
+}
+
+type Chunks = readonly ChatChunk[];
+type TextField = 'content' | 'reasoning_content' | 'refusal';
+type Choice = ChatChunk['choices'][number];
+type CallPiece = NonNullable<ChunkDelta['tool_calls']>[number];
+type FunctionCall = NonNullable<ChunkDelta['function_call']>;
+
+const TEXT_FIELDS: readonly TextField[] = ['reasoning_content', 'content', 'refusal'];
+/** The longest response that a webhook gets, and the longest that is read for the log, in characters. */
+export const MAX_WHOLE = 8 * 1024 * 1024;
+
+/** Members of a delta that are checked, or have no words. Others (speech, details of reasoning) are left out: their words may come in pieces. */
+const PASSED: ReadonlySet<string> = new Set([
+  ...TEXT_FIELDS,
+  ...['role', 'reasoning_signature', 'tool_calls', 'function_call', 'images'],
 ]);
-/** Bytes in base64, or words: some documents are plain text. */
-const BYTES: ReadonlySet<string> = new Set(['data', 'file_data', 'b64_json', 'url', 'image_url', 'uri']);
-const BASE64 = /^(?:data:[\w/+.;=-]{0,200},)?[\w+/=-]{100,}$/;
-/** Members whose own members may have any name, such as arguments of calls. */
-const FREE: ReadonlySet<string> = new Set(['arguments', 'input', 'args', 'metadata', 'response']);
-/** The smallest number that is checked, because shorter ones are not phone or card numbers. */
-const MIN_NUMBER = 1_000_000;
+
+/** A call whose input is not complete yet. */
+interface HeldCall {
+  text: string;
+  /** The piece that the complete input is sent in. */
+  deltaOf(text: string): ChunkDelta;
+  /** The input is free text, and not JSON. */
+  readonly isText: boolean;
+}
 
 /**
- * Visits all texts in a JSON value, always in the same order, and puts what `take` returns in their place. What does not
- * change stays the very same value. The arguments of calls are JSON inside of a string: they are visited as what they hold.
+ * Replaces the texts in chunks by what the screens return, and by what `checkText` returns for a complete text. `onLeftOut` gets
+ * what is not passed on.
  */
-export function mapTexts<Value>(value: Value, take: (text: string) => string): Value {
-  return mapValue(value, '', false, take) as Value;
+export function createChunkScreen(
+  open: () => TextScreen,
+  checkText: (text: string) => string,
+  onLeftOut: (value: unknown) => void = () => undefined,
+) {
+  interface Held {
+    /** The field of the current text. */
+    field: TextField | undefined;
+    readonly screen: TextScreen;
+    readonly calls: Map<string, HeldCall>;
+    /** Reasoning that was changed has no proof any more. */
+    isChanged: boolean;
+    /** Sources wait for the end of the text that names them. */
+    readonly sources: { readonly type: string }[];
+  }
+  const checkArguments = (text: string): string => mapArguments(text, checkText);
+  const choices = new Map<number, Held>();
+  let callCharacters = 0;
+  let head: Omit<ChatChunk, 'choices' | 'usage'> | undefined;
+
+  function heldOf(index: number): Held {
+    const known = choices.get(index);
+    if (known !== undefined) return known;
+    const fresh = {
+      field: undefined,
+      screen: open(),
+      calls: new Map<string, HeldCall>(),
+      isChanged: false,
+      sources: [],
+    };
+    choices.set(index, fresh);
+    return fresh;
+  }
+
+  function put(out: ChatChunk[], index: number, delta: ChunkDelta): void {
+    if (head !== undefined) out.push({ ...head, choices: [{ index, delta, finish_reason: null }] });
+  }
+
+  function send(out: ChatChunk[], index: number, held: Held, text: string): void {
+    if (held.field !== undefined && text !== '') put(out, index, { [held.field]: text });
+  }
+
+  /** Sends the sources that wait, after checking their texts. */
+  function endSources(out: ChatChunk[], index: number, { sources }: Held): void {
+    if (sources.length === 0) return;
+    put(out, index, { annotations: mapTexts(sources.splice(0), checkText) });
+  }
+
+  function takeSources(held: Held, given: NonNullable<ChunkDelta['annotations']>): void {
+    for (const source of given) held.sources.push(source);
+    callCharacters += JSON.stringify(given).length;
+    if (callCharacters > MAX_WHOLE) throw tooLong();
+  }
+
+  /** Ends the text that is being written. */
+  function endText(out: ChatChunk[], index: number, held: Held): void {
+    if (held.field === undefined) return;
+    send(out, index, held, held.screen.end());
+    if (held.field === 'reasoning_content' && held.screen.hasChanged()) held.isChanged = true;
+    held.field = undefined;
+    endSources(out, index, held);
+  }
+
+  /** Sends the calls. They wait until they are complete, because a mask inside partial JSON could break it. */
+  function endCalls(out: ChatChunk[], index: number, { calls }: Held): void {
+    for (const { text, deltaOf, isText } of calls.values()) {
+      if (text !== '') put(out, index, deltaOf(isText ? checkText(text) : checkArguments(text)));
+    }
+    calls.clear();
+  }
+
+  function hold({ calls }: Held, place: string, text: string, made: Omit<HeldCall, 'text'>): void {
+    const known = calls.get(place);
+    if (known === undefined) calls.set(place, { ...made, text });
+    else known.text += text;
+    callCharacters += text.length;
+    if (callCharacters > MAX_WHOLE) throw tooLong();
+  }
+
+  function takeCalls(held: Held, pieces: readonly CallPiece[]): CallPiece[] {
+    return pieces.map((given, position) => {
+      const { custom: found, ...piece } = given as CallPiece & { readonly custom?: unknown };
+      const index = Number.isInteger(piece.index) ? piece.index : position;
+      const custom = asObject(found);
+      if (custom !== undefined) {
+        const deltaOf = (input: string): ChunkDelta => ({ tool_calls: [{ index, custom: { input } } as CallPiece] });
+        hold(held, `custom ${index}`, asText(custom.input) ?? '', { deltaOf, isText: true });
+        return { ...piece, custom: { ...custom, input: '' } };
+      }
+      const deltaOf = (text: string): ChunkDelta => ({ tool_calls: [{ index, function: { arguments: text } }] });
+      hold(held, String(index), piece.function?.arguments ?? '', { deltaOf, isText: false });
+      return piece.function === undefined ? piece : { ...piece, function: { ...piece.function, arguments: '' } };
+    });
+  }
+
+  /** The older form of a call, of which an answer has one. */
+  function takeFunctionCall(held: Held, call: FunctionCall): FunctionCall {
+    const deltaOf = (text: string): ChunkDelta => ({ function_call: { arguments: text } });
+    hold(held, 'function', call.arguments ?? '', { deltaOf, isText: false });
+    return { ...call, arguments: '' };
+  }
+
+  function leaveOut(delta: Record<string, unknown>, name: string): void {
+    onLeftOut(delta[name]);
+    delete delta[name];
+  }
+
+  function read(out: ChatChunk[], { index, delta, finish_reason: reason, ...others }: Choice): void {
+    const held = heldOf(index);
+    const rest: ChunkDelta = { ...delta };
+    for (const field of TEXT_FIELDS) {
+      const text = delta[field];
+      if (typeof text !== 'string') continue;
+      // An empty text says that an answer begins: it is passed on.
+      if (text === '') continue;
+      delete rest[field];
+      if (held.field !== field) endText(out, index, held);
+      held.field = field;
+      send(out, index, held, held.screen.feed(text));
+    }
+    if (rest.reasoning_signature !== undefined) {
+      // A proof may also come in the middle of the answer's own text, which goes on after it.
+      if (held.field === 'reasoning_content') endText(out, index, held);
+      if (held.isChanged) delete rest.reasoning_signature;
+    }
+    if (rest.tool_calls !== undefined) {
+      endText(out, index, held);
+      rest.tool_calls = takeCalls(held, rest.tool_calls);
+    }
+    if (Array.isArray(rest.annotations)) takeSources(held, rest.annotations);
+    delete rest.annotations;
+    if (rest.images !== undefined) rest.images = mapTexts(rest.images, checkText);
+    if (rest.function_call) {
+      endText(out, index, held);
+      rest.function_call = takeFunctionCall(held, rest.function_call);
+    }
+    for (const name of Object.keys(rest)) if (!PASSED.has(name)) leaveOut(rest as Record<string, unknown>, name);
+    const isEnd = typeof reason === 'string' && reason !== '';
+    if (isEnd) {
+      endText(out, index, held);
+      endSources(out, index, held);
+      endCalls(out, index, held);
+    }
+    if (head === undefined || (!isEnd && Object.keys(rest).length === 0)) return;
+    // The tokens of a text would show what is masked in it.
+    const { logprobs: _, ...more } = others;
+    out.push({ ...head, choices: [{ ...mapTexts(more, checkText), index, delta: rest, finish_reason: reason }] });
+  }
+
+  return {
+    read(chunks: Chunks): Chunks {
+      const out: ChatChunk[] = [];
+      for (const chunk of chunks) {
+        const { choices: given, usage } = chunk;
+        head = knownMembers(chunk);
+        onLeftOut(otherMembers(chunk));
+        for (const choice of given) read(out, choice);
+        if (usage !== undefined) out.push({ ...head, choices: [], usage });
+      }
+      return out;
+    },
+    /** What is held of a response that came to no proper end. */
+    end(): Chunks {
+      const out: ChatChunk[] = [];
+      for (const [index, held] of choices) {
+        endText(out, index, held);
+        endSources(out, index, held);
+        endCalls(out, index, held);
+      }
+      return out;
+    },
+  };
 }
 
-function mapValue(value: unknown, name: string, isFree: boolean, take: (text: string) => string): unknown {
-  if (typeof value === 'string') return mapString(value, name, isFree, take);
-  if (typeof value === 'number' && isFree && Number.isSafeInteger(value) && value >= MIN_NUMBER) {
-    const text = String(value);
-    const taken = take(text);
-    return taken === text ? value : taken;
-  }
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) {
-    const mapped = value.map((item) => mapValue(item, name, isFree, take));
-    return mapped.some((item, index) => item !== value[index]) ? mapped : value;
-  }
-  const given = value as Readonly<Record<string, unknown>>;
-  let changed: Record<string, unknown> | undefined;
-  for (const key of Object.keys(given)) {
-    const before = given[key];
-    const after = mapValue(before, key, isFree || (FREE.has(key) && isNested(before)), take);
-    if (after === before) continue;
-    changed ??= { ...given };
-    changed[key] = after;
-  }
-  return changed ?? value;
-}
-
-function isNested(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function mapString(text: string, name: string, isFree: boolean, take: (text: string) => string): string {
-  if (text === '' || (!isFree && NOT_WORDS.has(name)) || (BYTES.has(name) && BASE64.test(text))) return text;
-  return name === 'arguments' ? mapArguments(text, take) : take(text);
-}
-
-/** The arguments of a call, as text. What is not JSON is visited as it is. */
-export function mapArguments(text: string, take: (text: string) => string): string {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    return take(text);
-  }
-  const mapped = mapValue(parsed, '', true, take);
-  return mapped === parsed ? text : JSON.stringify(mapped);
+export function tooLong(): AppError {
+  return new AppError('CONTENT_BLOCKED', { guardrail: 'limit of length' });
 }

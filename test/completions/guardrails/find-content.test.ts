@@ -4,6 +4,7 @@ import { hasNestedRepetition } from '../../../src/completions/content-settings.t
 import {
   findPatterns,
   findPersonalData,
+  mapTexts,
   PERSONAL_DATA,
   type PersonalData,
 } from '../../../src/completions/guardrails/find-content.ts';
@@ -11,7 +12,6 @@ import {
   createTextScreen,
   HELD_CHARACTERS,
   type LocalRail,
-  mapTexts,
   screenText,
 } from '../../../src/completions/guardrails/text-screen.ts';
 
