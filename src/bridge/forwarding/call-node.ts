@@ -169,6 +169,9 @@ export function readPeerDocument(status: number, text: string): PeerAnswer {
   if (error !== undefined && code === 'ISSUER_UNAVAILABLE') return { ...failed(error.message, 'not_started'), error };
   // Another instance sent this, and instances have no forward token: its own message says what is wrong.
   if (error !== undefined && code === 'RELAY_REFUSED') return failed(error.message, 'not_started');
+  // An instance behind the node may already have processed the call.
+  if (status === 503 && error !== undefined && asObject(error.data).outcome === 'unknown')
+    return { kind: 'error', error };
   if (status === 503) return { ...failed('it takes no new work', 'not_started', true), ...(error && { error }) };
   if (status === 502 && error?.code === FORWARDING_FAILED) {
     // The next node could not forward the call; its error says whether anything was started.

@@ -2,6 +2,8 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { RelayedError, rawJson } from '../../platform/json-rpc/envelope.ts';
 import type { MethodCall } from '../../platform/json-rpc/method-table.ts';
+import { asObject } from '../agents/agent-text.ts';
+import { wordOf } from '../agents/post-for-events.ts';
 import { type ArtifactLinks, relinkArtifacts } from '../artifacts/artifact-links.ts';
 import type { BridgeClient } from '../bridge-client.ts';
 import { isOperators } from '../principal.ts';
@@ -16,7 +18,7 @@ import {
 import type { ForwardCandidate } from './decide-forward.ts';
 import { nameNode } from './merged-jobs.ts';
 import type { NodeHealth } from './node-health.ts';
-import { type Binding, type CallNames, readJobNames, type SessionRoutes } from './session-routes.ts';
+import { type Binding, type Bound, type CallNames, readJobNames, type SessionRoutes } from './session-routes.ts';
 import { seqOf, type UpdateRelay } from './update-relay.ts';
 
 export interface OutgoingCall {
@@ -40,7 +42,7 @@ type ForwardCall = (outgoing: OutgoingCall, signal: AbortSignal) => Promise<unkn
 
 interface ForwardCallOptions {
   readonly callPeer: CallPeer;
-  readonly routes: Pick<SessionRoutes, 'bind' | 'remember'>;
+  readonly routes: Pick<SessionRoutes, 'bind' | 'release' | 'remember'>;
   readonly health: Pick<NodeHealth, 'markUp' | 'markDown'>;
   readonly relay: UpdateRelay;
   readonly clock: Pick<Clock, 'monotonic'>;
@@ -71,6 +73,21 @@ class BoundElsewhere extends Error {
 
 const TURN_METHODS: ReadonlySet<string> = new Set(['session.start', 'session.message']);
 const METHOD_NOT_FOUND = -32601;
+/** Errors that come before a session or job is stored. */
+const NOTHING_STARTED: ReadonlySet<string> = new Set([
+  'PARSE_ERROR',
+  'INVALID_REQUEST',
+  'REQUEST_TOO_COMPLEX',
+  'METHOD_NOT_FOUND',
+  'INVALID_PARAMS',
+  'UNAUTHORIZED',
+  'FORBIDDEN',
+  'NOT_IN_TEAM',
+  'TEAM_WITHOUT_BRIDGE',
+  'FORWARD_PERSON_REFUSED',
+  'TOO_MANY_JOBS',
+  'PROVIDER_UNKNOWN',
+]);
 const MIN_CONNECT_MS = 200;
 
 /**
@@ -84,7 +101,7 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
     const { method, about, owner } = outgoing;
     const deadline = clock.monotonic() + limits.connectMs;
     let left = [...outgoing.candidates];
-    let boundTo: string | undefined;
+    let bound: Bound | undefined;
     for (;;) {
       const candidate = left.shift();
       if (candidate === undefined) {
@@ -99,9 +116,8 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
       try {
         answer = await ask(outgoing, candidate, connectMs, signal, async () => {
           if (!bindsFirst) return;
-          const bound = await routes.bind(binding, boundTo);
-          if (bound !== target) throw new BoundElsewhere(bound);
-          boundTo = target;
+          bound = await routes.bind(binding, bound);
+          if (bound.nodeId !== target) throw new BoundElsewhere(bound.nodeId);
         });
       } catch (error) {
         if (!(error instanceof BoundElsewhere)) throw error;
@@ -110,7 +126,10 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
       }
       if (answer.kind !== 'failed') {
         health.markUp(target);
-        if (answer.kind === 'error') throw relayed(answer.error, target);
+        if (answer.kind === 'error') {
+          if (bound !== undefined && startedNothing(answer.error)) await routes.release(binding, bound);
+          throw relayed(answer.error, target);
+        }
         if (about.binds === 'after') await routes.remember(binding);
         if (method === 'app.jobs.submit')
           await routes.remember({ ...binding, names: readJobNames(answer.result, target) });
@@ -121,7 +140,10 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
       }
       onFailure({ nodeId: target, reason: answer.reason, outcome: answer.outcome });
       if (answer.isDown) health.markDown(target, answer.reason);
-      if (answer.outcome === 'unknown' || left.length === 0) throw failure(answer, target);
+      if (answer.outcome === 'unknown') throw failure(answer, target);
+      if (left.length > 0) continue;
+      if (bound !== undefined) await routes.release({ ...binding, nodeId: bound.nodeId }, bound);
+      throw failure(answer, target);
     }
   };
 
@@ -168,6 +190,10 @@ export function createForwardCall(options: ForwardCallOptions): ForwardCall {
       signal,
     ).finally(() => shared?.end());
   }
+}
+
+function startedNothing(error: PeerError): boolean {
+  return NOTHING_STARTED.has(wordOf(error)) || asObject(error.data).outcome === 'not_started';
 }
 
 function relayed({ status, code, message, data }: PeerError, nodeId: string): RelayedError {

@@ -103,7 +103,8 @@ export function createForwardingDispatch(
     if (decision.kind === 'refuse') throw refusal(decision);
     if (decision.kind === 'forward') {
       requireMay(call.caller.caller.principal, method, owner);
-      const binds = isSettled ? 'never' : about.binds;
+      // A call that may create something stores a known place again, so that a call that came before cannot take it back now.
+      const binds = isSettled && about.binds === 'after' ? 'never' : about.binds;
       const { candidates } = decision;
       return parts.send({ call, method, candidates, owner, about: { ...about, binds }, accepted: letNext });
     }

@@ -90,6 +90,13 @@ export interface Binding extends Place {
   readonly threadId: string;
 }
 
+/** A place that was stored before the call was sent. */
+export interface Bound {
+  readonly nodeId: string;
+  /** Set if this call was the first to store it: until another call uses the place, only this one knows it. */
+  readonly usedAt: number | undefined;
+}
+
 /** Stores which node has which session or job, for 24 hours after the last use. */
 export interface SessionRoutes {
   /** Calls the listener with the names of sessions and jobs that another node has received. */
@@ -101,9 +108,14 @@ export interface SessionRoutes {
   findJobs(principal: Principal, nodeIds: Iterable<string>): Promise<readonly Place[]>;
   /**
    * Stores the node of something new before it is created. Returns the stored node: another one when another call was
-   * faster. `insteadOf` is the node of an earlier `bind` that has not created it.
+   * faster. `insteadOf` is an earlier `bind` to a node that has not created it.
    */
-  bind(binding: Binding, insteadOf: string | undefined): Promise<string>;
+  bind(binding: Binding, insteadOf: Bound | undefined): Promise<Bound>;
+  /**
+   * Forgets a place that this call has stored, after its node has certainly created nothing. If another call has meanwhile been
+   * sent there too, the place stays. Never rejects.
+   */
+  release(binding: Binding, bound: Bound): Promise<void>;
   remember(binding: Binding): Promise<void>;
   stop(): Promise<void>;
 }
@@ -194,12 +206,16 @@ export function createSessionRoutes({ store, clock, onError }: SessionRoutesOpti
     async bind(binding, insteadOf) {
       const rows = rowsOf(binding);
       const [first] = rows;
-      if (first === undefined) return binding.nodeId;
-      if (insteadOf === undefined) await store.claim(rows, usedAfter());
-      else await store.move(rows, insteadOf, binding.nodeId);
+      if (first === undefined) return { nodeId: binding.nodeId, usedAt: undefined };
+      let usedAt = insteadOf?.usedAt;
+      if (insteadOf === undefined) usedAt = await store.claim(rows, usedAfter());
+      else if (usedAt !== undefined) await store.move(rows, { nodeId: insteadOf.nodeId, usedAt }, binding.nodeId);
       const nodeId = (await store.find(first, usedAfter()))?.node_id ?? binding.nodeId;
       bound(binding.names);
-      return nodeId;
+      return { nodeId, usedAt: nodeId === binding.nodeId ? usedAt : undefined };
+    },
+    async release(binding, { nodeId, usedAt }) {
+      if (usedAt !== undefined) await store.release(rowsOf(binding), { nodeId, usedAt }).catch(onError);
     },
     async remember(binding) {
       const rows = rowsOf(binding);

@@ -1,9 +1,15 @@
-import { sql } from 'kysely';
+import { type ExpressionBuilder, sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
 import { urgent } from '../../platform/database/statement.ts';
 import type { BridgeSchema, InstanceRow, NewRow, RunnerRow, RunnerTurnRow, SessionRouteRow } from './bridge-schema.ts';
 
 type RouteKey = Pick<SessionRouteRow, 'owner' | 'kind' | 'name'>;
+
+/** A route as a call has added it. `usedAt` is what `claim` returned. */
+export interface ClaimedRoute {
+  readonly nodeId: string;
+  readonly usedAt: number;
+}
 
 /** The nodes of forwarded sessions and jobs. Routes that were last used before `usedAfter` are ignored, and deleted later. */
 export interface SessionRouteStore {
@@ -22,10 +28,15 @@ export interface SessionRouteStore {
     owners: readonly string[] | undefined,
     usedAfter: number,
   ): Promise<readonly SessionRouteRow[]>;
-  /** Adds routes; existing routes stay as they are. Resolves when they are stored. */
-  claim(rows: readonly SessionRouteRow[], usedAfter: number): Promise<void>;
-  /** Changes the node of those routes that still have the node `from`. */
-  move(keys: readonly RouteKey[], from: string, to: string): Promise<void>;
+  /**
+   * Adds routes; existing routes keep their node, and get a later `used_at`. Returns the `used_at` of the added routes; undefined
+   * if one of them existed. Resolves when they are stored.
+   */
+  claim(rows: readonly SessionRouteRow[], usedAfter: number): Promise<number | undefined>;
+  /** Changes the node of those routes that have the node `from` and have not been claimed or used since `claim`. */
+  move(keys: readonly RouteKey[], from: ClaimedRoute, to: string): Promise<void>;
+  /** Deletes those routes that have the node and have not been claimed or used since `claim`. */
+  release(keys: readonly RouteKey[], from: ClaimedRoute): Promise<void>;
   /** Adds routes, or replaces them. */
   put(rows: readonly SessionRouteRow[]): Promise<void>;
   touch(key: RouteKey, now: number): Promise<void>;
@@ -33,15 +44,14 @@ export interface SessionRouteStore {
   deleteOld(usedBefore: number, limit: number): Promise<number>;
 }
 
+type InRoutes = ExpressionBuilder<BridgeSchema, 'session_routes'>;
+const ofKey = (key: RouteKey) => (route: InRoutes) => route.and({ owner: key.owner, kind: key.kind, name: key.name });
+const ofClaim = (key: RouteKey & ClaimedRoute) => (route: InRoutes) =>
+  route.and([ofKey(key)(route), route.and({ node_id: key.nodeId, used_at: key.usedAt })]);
+
 export function createSessionRouteStore(database: Database<BridgeSchema>): SessionRouteStore {
   const find = database.statement((query, given: RouteKey & { usedAfter: number }) =>
-    query
-      .selectFrom('session_routes')
-      .selectAll()
-      .where('owner', '=', given.owner)
-      .where('kind', '=', given.kind)
-      .where('name', '=', given.name)
-      .where('used_at', '>', given.usedAfter),
+    query.selectFrom('session_routes').selectAll().where(ofKey(given)).where('used_at', '>', given.usedAfter),
   );
   const insert = (onConflict: 'keep' | 'replace') =>
     database.statement((query, given: SessionRouteRow) =>
@@ -57,29 +67,23 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
   const add = insert('keep');
   const put = insert('replace');
   const forget = database.statement((query, given: RouteKey & { usedAfter: number }) =>
-    query
-      .deleteFrom('session_routes')
-      .where('owner', '=', given.owner)
-      .where('kind', '=', given.kind)
-      .where('name', '=', given.name)
-      .where('used_at', '<=', given.usedAfter),
+    query.deleteFrom('session_routes').where(ofKey(given)).where('used_at', '<=', given.usedAfter),
   );
-  const move = database.statement((query, given: RouteKey & { from: string; to: string }) =>
+  const claimAgain = database.statement((query, given: RouteKey & { now: number }) =>
     query
       .updateTable('session_routes')
-      .set({ node_id: given.to })
-      .where('owner', '=', given.owner)
-      .where('kind', '=', given.kind)
-      .where('name', '=', given.name)
-      .where('node_id', '=', given.from),
+      .set({ used_at: sql<number>`case when used_at < ${given.now} then ${given.now} else used_at + 1 end` })
+      .where(ofKey(given))
+      .returning('used_at'),
+  );
+  const move = database.statement((query, given: RouteKey & ClaimedRoute & { to: string }) =>
+    query.updateTable('session_routes').set({ node_id: given.to }).where(ofClaim(given)),
+  );
+  const release = database.statement((query, given: RouteKey & ClaimedRoute) =>
+    query.deleteFrom('session_routes').where(ofClaim(given)),
   );
   const touch = database.statement((query, given: RouteKey & { now: number }) =>
-    query
-      .updateTable('session_routes')
-      .set({ used_at: given.now })
-      .where('owner', '=', given.owner)
-      .where('kind', '=', given.kind)
-      .where('name', '=', given.name),
+    query.updateTable('session_routes').set({ used_at: given.now }).where(ofKey(given)),
   );
   return {
     find: async (key, usedAfter) => (await database.readKeyed(find({ ...key, usedAfter })))[0],
@@ -101,10 +105,19 @@ export function createSessionRouteStore(database: Database<BridgeSchema>): Sessi
       return database.read((owners === undefined ? all : all.where('owner', 'in', owners)).compile());
     },
     async claim(rows, usedAfter) {
-      await database.write(rows.flatMap((row) => [forget({ ...row, usedAfter }), add(row)]));
+      const forgotten = rows.map((row) => forget({ ...row, usedAfter }));
+      // Last: a row that another instance adds at the same time is seen by then.
+      const again = rows.map((row) => claimAgain({ ...row, now: row.used_at }));
+      const results = await database.write([...forgotten, ...rows.map((row) => add(row)), ...again]);
+      const areNew = results.slice(rows.length, 2 * rows.length).every(({ changes }) => changes === 1);
+      const [first] = (results.at(-1)?.rows ?? []) as readonly Pick<SessionRouteRow, 'used_at'>[];
+      return areNew ? first?.used_at : undefined;
     },
     async move(keys, from, to) {
-      await database.write(keys.map((key) => move({ ...key, from, to })));
+      await database.write(keys.map((key) => move({ ...key, ...from, to })));
+    },
+    async release(keys, from) {
+      await database.write(keys.map((key) => release({ ...key, ...from })));
     },
     async put(rows) {
       await database.write(rows.map((row) => put(row)));

@@ -34,6 +34,9 @@ for (const [expected, status, text] of [
   ['unknown', 504, ''],
   ['not_started down', 503, error(-32020, { code: 'SHUTTING_DOWN' })],
   ['not_started down', 503, ''],
+  ['not_started down', 503, error(-32020, { code: 'OWNER_UNREACHABLE', outcome: 'not_started' })],
+  // An instance behind the node may have the call.
+  ['error', 503, error(-32020, { code: 'OWNER_UNREACHABLE', outcome: 'unknown' })],
   ['not_started down', 401, error(-32001, { code: 'UNAUTHORIZED' })],
   ['not_started down', 403, ''],
   ['not_started', 404, ''],

@@ -37,6 +37,8 @@ interface Script {
   readonly answers: Readonly<Record<string, PeerAnswer>>;
   /** The node that a session was bound to by somebody else, or that has it since the last attempt. */
   readonly boundTo?: string;
+  /** Nodes that refuse the call only after it was sent. */
+  readonly refuses?: readonly string[];
   readonly known?: readonly string[];
 }
 
@@ -56,7 +58,8 @@ function scriptedCall(script: Script) {
       const id = new URL(endpoint).hostname.split('.')[0] ?? '';
       events.push(`connect ${id} within ${connectMs}`);
       const answer = answers[id] ?? unreachable;
-      if (answer.kind === 'failed' && answer.outcome === 'not_started') return answer;
+      const isHeard = script.refuses?.includes(id) ?? false;
+      if (answer.kind === 'failed' && answer.outcome === 'not_started' && !isHeard) return answer;
       await beforeSend();
       events.push(`sent to ${id}`);
       waits.push(headersMs);
@@ -66,8 +69,11 @@ function scriptedCall(script: Script) {
     },
     routes: {
       async bind({ nodeId }, insteadOf) {
-        events.push(`bind ${nodeId} instead of ${insteadOf}`);
-        return boundTo ?? nodeId;
+        events.push(`bind ${nodeId} instead of ${insteadOf?.nodeId}`);
+        return boundTo === undefined ? { nodeId, usedAt: 7 } : { nodeId: boundTo, usedAt: undefined };
+      },
+      async release({ nodeId }, bound) {
+        events.push(`release ${nodeId} of ${bound.nodeId} at ${bound.usedAt}`);
       },
       async remember({ nodeId, names }) {
         remembered.push(`${nodeId}: ${names.map(({ kind, name }) => `${kind} ${name}`).join(', ')}`);
@@ -219,4 +225,41 @@ test('on a connection with several calls an update of a session comes once, and 
   const alone = scriptedCall(script);
   await alone.outcome;
   assert.deepEqual(alone.told, updates);
+});
+
+test('a place is given back when the last node has refused the call, and nothing was started', async () => {
+  const { outcome, events } = scriptedCall({ answers: { b: unreachable, c: unreachable }, refuses: ['b', 'c'] });
+  await assert.rejects(outcome, { code: 'TASK_FORWARD_UNREACHABLE' });
+  assert.deepEqual(
+    events.filter((event) => /bind|release/.test(event)),
+    ['bind b instead of undefined', 'bind c instead of b', 'release c of c at 7'],
+  );
+  const halfway = scriptedCall({ answers: { b: unreachable, c: unreachable }, refuses: ['b'] });
+  await assert.rejects(halfway.outcome, { code: 'TASK_FORWARD_UNREACHABLE' });
+  assert.ok(halfway.events.includes('release b of b at 7'), 'the second node was never bound');
+});
+
+for (const [code, isReleased] of [
+  ['INVALID_PARAMS', true],
+  ['FORBIDDEN', true],
+  ['SESSION_BUSY', false],
+  ['STORAGE_UNAVAILABLE', false],
+  ['INTERNAL_ERROR', false],
+  ['not known here', false],
+] as const) {
+  test(`after the error ${code} of a node its place is ${isReleased ? 'given back' : 'kept'}`, async () => {
+    const error: PeerAnswer = { kind: 'error', error: { status: 200, code: -32000, message: 'm', data: { code } } };
+    const { outcome, events } = scriptedCall({ answers: { b: error } });
+    await assert.rejects(outcome, { message: code });
+    assert.equal(events.includes('release b of b at 7'), isReleased);
+  });
+}
+
+test('a place is kept where nobody knows what the node has done', async () => {
+  const { outcome, events } = scriptedCall({ answers: { b: lost } });
+  await assert.rejects(outcome, { code: 'TASK_FORWARD_FAILED' });
+  assert.deepEqual(
+    events.filter((event) => event.startsWith('release')),
+    [],
+  );
 });

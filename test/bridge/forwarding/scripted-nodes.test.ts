@@ -117,6 +117,29 @@ test('forwarding: a redirect is not followed, and the outcome of the call is unk
   assert.equal(elsewhere.requests.length, 0);
 });
 
+test('forwarding: a session that nodes have refused, and not started, may go to any of them', async (t) => {
+  let isFull = true;
+  const peer = (name: string) =>
+    startScriptedHttp(t, (request) => {
+      if (!isFull) return answering({ ranOn: name })(request);
+      request.response.writeHead(413).end();
+    });
+  const [b, c] = [await peer('b'), await peer('c')];
+  const rule = '{ methods: [session.start], target: { selector: { role: x }, strategy: round_robin } }';
+  const a = await startNode(t, {
+    id: 'a',
+    peers: { b: { url: b.url, more: 'role: x' }, c: { url: c.url, more: 'role: x' } },
+    forwarding: `{ rules: [${rule}] }`,
+  });
+  const start = async (sessionId: string) =>
+    (await call(a.url, 'session.start', turn(sessionId), asMain)).result?.ranOn;
+  assert.equal(await start('s'), undefined);
+  assert.deepEqual([b.requests.length, c.requests.length], [1, 1], 'c was the last that refused it');
+  isFull = false;
+  assert.deepEqual([await start('other'), await start('s')], ['c', 'b']);
+  assert.deepEqual([await start('more'), await start('s')], ['c', 'b'], 'it stays where it was started');
+});
+
 const BREAKS: readonly (readonly [what: string, serve: (request: SeenRequest) => void])[] = [
   ['dies before its answer', ({ response }) => response.destroy()],
   [

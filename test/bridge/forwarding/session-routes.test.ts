@@ -131,7 +131,7 @@ for (const engine of engines) {
 
     test('B-89: a route is kept for 24 hours after its last use, and no longer', async () => {
       const { clock, routes, store } = await open();
-      assert.equal(await routes.bind(binding('main', 's', 'b'), undefined), 'b');
+      assert.equal((await routes.bind(binding('main', 's', 'b'), undefined)).nodeId, 'b');
       await clock.advance(DAY - 1000);
       assert.deepEqual(await routes.find(MAIN, call('s')), { nodeId: 'b', owner: 'main' });
       // The use is stored by the way; the next look waits for nothing.
@@ -154,15 +154,46 @@ for (const engine of engines) {
         routes.bind(binding('main', 's', 'b'), undefined),
         routes.bind(binding('main', 's', 'c'), undefined),
       ]);
-      assert.equal(settled[0], settled[1]);
+      assert.equal(settled[0]?.nodeId, settled[1]?.nodeId);
+      assert.equal(settled.filter(({ usedAt }) => usedAt !== undefined).length, 1, 'one of them has stored it');
       await routes.stop();
     });
 
     test('forwarding: a route moves on only from the node that it was bound to', async () => {
       const { routes } = await open();
-      await routes.bind(binding('main', 's', 'b'), undefined);
-      assert.equal(await routes.bind(binding('main', 's', 'c'), 'b'), 'c');
-      assert.equal(await routes.bind(binding('main', 's', 'd'), 'b'), 'c');
+      const first = await routes.bind(binding('main', 's', 'b'), undefined);
+      const second = await routes.bind(binding('main', 's', 'c'), first);
+      assert.equal(second.nodeId, 'c');
+      assert.equal((await routes.bind(binding('main', 's', 'd'), first)).nodeId, 'c');
+      assert.equal((await routes.bind(binding('main', 's', 'd'), second)).nodeId, 'd', 'its own has moved with it');
+      await routes.stop();
+    });
+
+    test('forwarding: a place that a call has stored is given back, and any node may take the session', async () => {
+      const { routes } = await open();
+      const names = readCallNames('app.jobs.submit', { sessionId: 's', idempotencyKey: 'k' }).names;
+      const both = { ...binding('main', 's', 'b'), names };
+      await routes.release(both, await routes.bind(both, undefined));
+      assert.equal(await routes.find(MAIN, call('s')), undefined);
+      assert.equal(await routes.find(MAIN, { names: [{ kind: 'job-key', name: 'k' }], makes: true }), undefined);
+      const again = await routes.bind({ ...both, nodeId: 'c' }, undefined);
+      assert.equal(again.nodeId, 'c');
+      const moved = await routes.bind({ ...both, nodeId: 'd' }, again);
+      await routes.release({ ...both, nodeId: 'd' }, moved);
+      assert.equal(await routes.find(MAIN, call('s')), undefined);
+      await routes.stop();
+    });
+
+    test('forwarding: a place that another call has used or moved since is neither given back nor moved', async () => {
+      const { routes } = await open();
+      const first = await routes.bind(binding('main', 's', 'b'), undefined);
+      const other = await routes.bind(binding('main', 's', 'b'), undefined);
+      assert.deepEqual([other.nodeId, other.usedAt], ['b', undefined], 'it has only found it');
+      await routes.release(binding('main', 's', 'b'), first);
+      await routes.release(binding('main', 's', 'b'), other);
+      assert.equal((await routes.find(MAIN, call('s')))?.nodeId, 'b');
+      assert.equal((await routes.bind(binding('main', 's', 'c'), first)).nodeId, 'b');
+      assert.equal((await routes.bind(binding('main', 's', 'c'), other)).nodeId, 'b');
       await routes.stop();
     });
 
@@ -171,7 +202,7 @@ for (const engine of engines) {
       await routes.bind(binding('main', 's', 'b'), undefined);
       await routes.stop();
       await clock.advance(DAY + 1);
-      assert.equal(await routes.bind(binding('main', 's', 'c'), undefined), 'c');
+      assert.equal((await routes.bind(binding('main', 's', 'c'), undefined)).nodeId, 'c');
     });
 
     test('B-92: each sees its own routes only, and main those of all, but what main makes is its own', async () => {
@@ -222,7 +253,8 @@ for (const engine of engines) {
       assert.deepEqual(await found(MAIN, ['c']), ['c review']);
       assert.deepEqual(await found(principalOf('review'), ['b', 'c']), ['b review', 'c review']);
       assert.deepEqual(bound, ['jobs b', 'jobs b', 'jobs c']);
-      assert.equal(await routes.bind({ ...jobs('main', 'z'), names: [] }, undefined), 'z', 'nothing to bind');
+      const nothing = await routes.bind({ ...jobs('main', 'z'), names: [] }, undefined);
+      assert.deepEqual(nothing, { nodeId: 'z', usedAt: undefined }, 'nothing to bind');
       await routes.stop();
     });
 
