@@ -2,7 +2,8 @@ import { hideCredentials } from '../../platform/log/hidden-secrets.ts';
 import type { UpstreamFailure } from './dialect.ts';
 import { asNumber, asObject, asWords, type JsonObject } from './json-value.ts';
 
-const MAX_MESSAGE_LENGTH = 4000;
+/** More than a caller gets: the end is cut off when the secrets in it are hidden. */
+const MAX_MESSAGE_LENGTH = 8000;
 
 /** Our codes for failures of which only the status is known. */
 const CODE_OF_STATUS: ReadonlyMap<number, string> = new Map([

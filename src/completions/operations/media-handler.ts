@@ -20,7 +20,7 @@ import { openInSilence, relayStream } from '../relay/relay-stream.ts';
 import { asUsage, estimatedUsage, findUsage } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { MeasuredUsage } from '../routing/call-record.ts';
-import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
+import { failureToError, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
@@ -84,8 +84,8 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     };
     const idempotencyId = makeId('idem-');
     const start = await send({ api, attempt, encoded, stream: request.answer !== 'whole', idempotencyId });
-    const secret = api.credentials.key;
-    const exchange = { start, decodeFailure: failureInBody, secret, presence, now: clock.now };
+    const hide = hidingSecretsOf(api);
+    const exchange = { start, decodeFailure: failureInBody, hide, presence, now: clock.now };
     if (request.answer === 'events') {
       const reader = createLaneReader({ lane: mediaEvents, promptTokens, maxEventBytes, onKept: () => undefined });
       return { stream: await openStream({ ...exchange, reader: withUnits(reader, units) }), contentType: EVENTS };
@@ -102,7 +102,7 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     const isJson = beginsObject(body);
     if (!isJson && !kind.mayBeText) throw upstreamError('its answer is not JSON');
     const failure = isJson ? failureInAnswer(body, kind.results) : undefined;
-    if (failure !== undefined) throw failureToError(failure, secret);
+    if (failure !== undefined) throw failureToError(failure, hide);
     const usage = isJson ? (findUsage(body, readUsage) ?? lengthOf(kind, body, estimated.usage)) : undefined;
     const contentType = PASSED_TYPES.test(given) ? given : isJson ? 'application/json' : 'application/octet-stream';
     return {

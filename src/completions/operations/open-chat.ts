@@ -15,7 +15,7 @@ import { createByteReader, createChunkReader, createFraming } from '../relay/str
 import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { CallerPresence } from '../routing/call-record.ts';
-import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
+import { failureToError, type HideSecrets, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { type FetchLinkedFiles, hasLinkedFiles } from '../upstream/linked-files.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
@@ -92,12 +92,12 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     refuseDropped(work, dropped);
     const sending = send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
     const start = sending instanceof Promise ? await sending : sending;
-    const secret = api.credentials.key;
-    const exchange = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
+    const hide = hidingSecretsOf(api);
+    const exchange = { start, decodeFailure: dialect.decodeFailure, hide, presence, now: clock.now };
     const choices = dropped.includes('n') ? 1 : (work.request.n ?? 1);
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
     if (!stream)
-      return kept({ dropped, ...readWhole(await openAnswer(exchange), { asBytes, dialect, context, work, secret }) });
+      return kept({ dropped, ...readWhole(await openAnswer(exchange), { asBytes, dialect, context, work, hide }) });
     if (asBytes) {
       const usageAsked = work.request.stream_options?.include_usage === true;
       const reader = createByteReader({
@@ -126,10 +126,10 @@ interface WholeOptions {
   readonly dialect: Dialect;
   readonly context: DialectContext;
   readonly work: ChatWork;
-  readonly secret: string;
+  readonly hide: HideSecrets;
 }
 
-function readWhole(body: Buffer, { asBytes, dialect, context, work, secret }: WholeOptions) {
+function readWhole(body: Buffer, { asBytes, dialect, context, work, hide }: WholeOptions) {
   if (asBytes && isUsual(body)) {
     const usage = findUsage(body);
     if (usage !== undefined) {
@@ -137,7 +137,7 @@ function readWhole(body: Buffer, { asBytes, dialect, context, work, secret }: Wh
     }
   }
   const { completion, failure } = dialect.decodeResponse(parse(body), context);
-  if (failure !== undefined) throw failureToError(failure, secret);
+  if (failure !== undefined) throw failureToError(failure, hide);
   if (completion.usage !== undefined) {
     const { usage } = completion;
     return { kind: 'completion', completion, measured: { usage, estimated: usage.estimated === true } } as const;
@@ -193,9 +193,13 @@ function openDemoChat({ work, model, presence, clock }: DemoChat) {
 
   async function open() {
     if (status !== 0) {
-      throw failureToError(failureInBody(status, { error: { message: 'The demo model was told to refuse.' } }), '', {
-        retryAfterMs: undefined,
-      });
+      throw failureToError(
+        failureInBody(status, { error: { message: 'The demo model was told to refuse.' } }),
+        (text) => text,
+        {
+          retryAfterMs: undefined,
+        },
+      );
     }
     if (work.request.stream === true) {
       await pauseFor(clock, presence, delayMs);

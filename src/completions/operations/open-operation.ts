@@ -24,7 +24,7 @@ import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-us
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { CallerPresence, MeasuredUsage } from '../routing/call-record.ts';
 import { placeOf, type Target } from '../routing/model-plan.ts';
-import { failureToError, upstreamError } from '../routing/upstream-failure.ts';
+import { failureToError, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import type { UpstreamBody } from '../upstream/upstream-exchange.ts';
 
@@ -68,7 +68,7 @@ export function createOpenOperation({ send, clock, maxEventBytes }: OpenOperatio
       body: encodeBody(work, target.model, api.noStreamOptions !== true),
     };
     const start = await send({ api, attempt, encoded, stream, idempotencyId: work.idempotencyId });
-    const options = { start, decodeFailure: failureInBody, secret: api.credentials.key, presence, now: clock.now };
+    const options = { start, decodeFailure: failureInBody, hide: hidingSecretsOf(api), presence, now: clock.now };
     if (stream) {
       const { choices, usageAsked } = work;
       const reader = createByteReader({
@@ -83,7 +83,7 @@ export function createOpenOperation({ send, clock, maxEventBytes }: OpenOperatio
     const body = await openAnswer(options);
     if (!beginsObject(body)) throw upstreamError('its answer is not JSON');
     const failure = failureInAnswer(body, RESULTS);
-    if (failure !== undefined) throw failureToError(failure, api.credentials.key);
+    if (failure !== undefined) throw failureToError(failure, options.hide);
     const usage = findUsage(body);
     if (usage !== undefined) return { kind: 'bytes', body, measured: { usage, estimated: false } };
     const tokens = path === '/embeddings' ? 0 : tokensOfCharacters(body.length);
@@ -213,8 +213,8 @@ export function createOpenLanes(options: OpenLaneOptions): OpenLanes {
       body: codec === 'vertex-claude' ? encodeForVertex(form, target.model) : encodeLaneBody(form, target.model),
     };
     const start = await send({ api, attempt, encoded, stream, idempotencyId });
-    const secret = api.credentials.key;
-    const exchange = { start, decodeFailure: dialect.decodeFailure, secret, presence, now: clock.now };
+    const hide = hidingSecretsOf(api);
+    const exchange = { start, decodeFailure: dialect.decodeFailure, hide, presence, now: clock.now };
     const onKept = (ids: readonly string[]) => form.onKept?.(ids, placeOf(target));
     if (stream) {
       const reader = createLaneReader({ lane: form.lane, promptTokens, maxEventBytes, onKept });
@@ -224,7 +224,7 @@ export function createOpenLanes(options: OpenLaneOptions): OpenLanes {
     const answer = parseEvent(body.toString('utf8'));
     if (answer === undefined) throw upstreamError('its answer is not a JSON object');
     const { usage, failure, kept = [] } = form.lane.readWhole(answer);
-    if (failure !== undefined) throw failureToError(failure, secret);
+    if (failure !== undefined) throw failureToError(failure, hide);
     if (kept.length > 0) onKept(kept);
     const measured =
       usage === undefined

@@ -19,7 +19,7 @@ import { estimatedUsage } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import { type CallerPresence, watchCaller } from '../routing/call-record.ts';
 import { placeOf } from '../routing/model-plan.ts';
-import { upstreamError } from '../routing/upstream-failure.ts';
+import { hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { OutgoingCall, SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms, type UpstreamBody, type UpstreamMethod } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
@@ -117,7 +117,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
     const headers = isAnthropic ? passedHeaders(messagesLane, head.headers) : {};
     const encoded = { method, path, headers, body, accept, ...(contentType !== undefined && { contentType }) };
     const start = await send({ api, attempt, encoded, stream: false, idempotencyId: makeId('idem-') });
-    return { start, decodeFailure: failureInBody, secret: api.credentials.key };
+    return { start, decodeFailure: failureInBody, hide: hidingSecretsOf(api) };
   }
 
   async function ask(call: AdmittedCall, head: RequestHead, request: ObjectRequest) {

@@ -6,6 +6,7 @@ import type { Dialect } from '../dialects/dialect.ts';
 import type { CallerPresence } from '../routing/call-record.ts';
 import {
   failureToError,
+  type HideSecrets,
   readRetryAfter,
   readRetryInfo,
   type UpstreamHeaders,
@@ -17,8 +18,8 @@ export interface OpenOptions {
   /** Sends the request. */
   readonly start: (listener: ExchangeListener) => Exchange;
   readonly decodeFailure: Dialect['decodeFailure'];
-  /** The API's key, which is removed from messages. */
-  readonly secret: string;
+  /** Removes the secrets of the API from messages. */
+  readonly hide: HideSecrets;
   readonly presence: CallerPresence;
   readonly now: () => number;
   /** Called with the headers of a success. */
@@ -114,12 +115,12 @@ export function refusal(
   status: number,
   headers: UpstreamHeaders,
   text: string,
-  { decodeFailure, secret, now }: Pick<OpenOptions, 'decodeFailure' | 'secret' | 'now'>,
+  { decodeFailure, hide, now }: Pick<OpenOptions, 'decodeFailure' | 'hide' | 'now'>,
 ): AppError {
   if (status < 400) return upstreamError(`it answered with status ${status}, and redirects are not followed`);
   const body = parseIfJson(text);
   const retryAfterMs = readRetryAfter(headers, now()) ?? readRetryInfo(body);
-  return failureToError(decodeFailure(status, body), secret, { retryAfterMs });
+  return failureToError(decodeFailure(status, body), hide, { retryAfterMs });
 }
 
 /** Keeps only the start of a refusal's text. */

@@ -46,7 +46,7 @@ type Outcome<Piece> = { readonly last: Piece | undefined } | { readonly error: A
  * another attempt, or to a response with an error status.
  */
 export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<OpenedStream<Piece>> {
-  const { start, reader, presence, secret } = options;
+  const { start, reader, presence, hide } = options;
   return new Promise((resolve, reject) => {
     let status = 0;
     let headers: UpstreamHeaders = {};
@@ -126,7 +126,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       const { piece, hasEvent, failure, done } = reading;
       if (failure !== undefined) {
         if (piece !== undefined && opened) deliver(piece);
-        stop(failureToError(failure, secret));
+        stop(failureToError(failure, hide));
         return;
       }
       if (hasEvent) open();

@@ -1,4 +1,7 @@
+import { secretsOfUrl } from '../../platform/config/setting-declaration.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
+import { createKnownSecrets } from '../../platform/log/hidden-secrets.ts';
+import type { UsableApi } from '../apis/model-api.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import { asList, asObject } from '../dialects/json-value.ts';
 
@@ -17,6 +20,7 @@ export interface FailurePolicy {
   readonly tooLong: boolean;
 }
 
+const MAX_MESSAGE_LENGTH = 4000;
 const RETRIED_STATUSES: ReadonlySet<number> = new Set([408, 409, 429]);
 /** Statuses that concern the target and not the request: unknown model, no credit, gone. */
 const TARGETS_FAULT: ReadonlySet<number> = new Set([402, 404, 405, 410]);
@@ -60,15 +64,51 @@ export function upstreamTimeout(limit: 'connect' | 'first_byte' | 'idle' | 'tota
   return new AppError('UPSTREAM_TIMEOUT', { limit });
 }
 
+/** Removes what a model API was sent as a credential from a text that came back from it. */
+export type HideSecrets = (text: string) => string;
+
+type SecretsOfApi = Pick<UsableApi, 'credentials' | 'headers' | 'baseUrl'>;
+
+/** Headers whose values are the same for everyone; hiding them would only make messages unreadable. */
+const PUBLIC_HEADERS =
+  /^(?:accept|accept-.{1,30}|content-type|user-agent|referer|http-referer|x-title|anthropic-version|anthropic-beta|openai-beta)$/;
+const INSTEAD = '[hidden]';
+
+const known = new WeakMap<SecretsOfApi, HideSecrets>();
+
+/**
+ * Returns the function that hides the secrets of an API: its key, the values of its headers, and what its address holds. Nearly
+ * no call fails, so it is made at the first failure.
+ */
+export function hidingSecretsOf(api: SecretsOfApi): HideSecrets {
+  return (text) => {
+    const hide = known.get(api) ?? createKnownSecrets(secretsOf(api), INSTEAD).hide;
+    known.set(api, hide);
+    return hide(text);
+  };
+}
+
+function secretsOf({ credentials, headers = {}, baseUrl }: SecretsOfApi): readonly string[] {
+  const { key, aws } = credentials;
+  const values = Object.entries(headers).flatMap(([name, value]) => (PUBLIC_HEADERS.test(name) ? [] : [value]));
+  return [
+    ...[key, aws?.secretAccessKey ?? '', aws?.sessionToken ?? '', ...values],
+    // `Bearer ...`: an upstream may repeat the token without its scheme.
+    ...values.map((value) => value.trim().split(/\s+/).at(-1) ?? ''),
+    ...(URL.canParse(baseUrl) ? secretsOfUrl(baseUrl) : []),
+  ];
+}
+
 /**
  * Returns the error that our caller gets for a failure of an upstream. A refused key is a fault of this installation, and its text
- * is hidden; a 5xx becomes a 502; any other 4xx passes with its status and message. `secret` is the API's key, which is removed
- * from the message.
+ * is hidden; a 5xx becomes a 502; any other 4xx passes with its status and message, without the secrets of the API.
  */
-export function failureToError(failure: UpstreamFailure, secret: string, refused?: Refusal): AppError {
-  const { status, code, param } = failure;
+export function failureToError(failure: UpstreamFailure, hide: HideSecrets, refused?: Refusal): AppError {
+  const { status, code } = failure;
   const { retryAfterMs } = refused ?? {};
-  const message = secret === '' ? failure.message : failure.message.replaceAll(secret, '[hidden]');
+  const param = failure.param === null ? null : hide(failure.param);
+  // After the secrets are hidden: half of one would not be recognised.
+  const message = hide(failure.message).slice(0, MAX_MESSAGE_LENGTH);
   if (status === 401 || status === 403) return new AppError('UPSTREAM_AUTHENTICATION', { status });
   if (status === 504) return new AppError('UPSTREAM_TIMEOUT', { limit: 'its own', status });
   if (status < 400 || status >= 500) {

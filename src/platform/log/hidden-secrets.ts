@@ -10,10 +10,10 @@ export interface KnownSecrets {
   readonly longest: number;
 }
 
-export function createKnownSecrets(secrets: readonly string[]): KnownSecrets {
+export function createKnownSecrets(secrets: readonly string[], instead = REDACTED): KnownSecrets {
   const forms = [...new Set(secrets.flatMap((secret) => [secret, secret.trim()]).flatMap(formsOf))];
   if (forms.length === 0) return { hide: (text) => text, longest: 0 };
-  return { hide: createHider(forms), longest: Math.max(...forms.map((form) => form.length)) };
+  return { hide: createHider(forms, instead), longest: Math.max(...forms.map((form) => form.length)) };
 }
 
 function formsOf(secret: string): readonly string[] {
@@ -49,7 +49,7 @@ function base64Forms(bytes: Buffer): string[] {
 }
 
 /** Searches in one pass: a table of the first two characters of each form selects the places to compare. */
-function createHider(forms: readonly string[]): (text: string) => string {
+function createHider(forms: readonly string[], instead: string): (text: string) => string {
   const starts = Map.groupBy(forms, (form) => slotAt(form, 0));
   const maybe = new Uint8Array(0x1_0000);
   for (const slot of starts.keys()) maybe[slot] = 1;
@@ -63,7 +63,7 @@ function createHider(forms: readonly string[]): (text: string) => string {
       for (const form of starts.get(slot) ?? []) {
         if (!text.startsWith(form, index)) continue;
         // Overlapping secrets become one replacement, so that no part of one remains.
-        if (index > end) hidden += text.slice(Math.max(end, 0), index) + REDACTED;
+        if (index > end) hidden += text.slice(Math.max(end, 0), index) + instead;
         end = Math.max(end, index + form.length);
       }
     }

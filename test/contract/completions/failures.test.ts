@@ -271,3 +271,47 @@ test('an answer that is no JSON, or an error inside a 200, is a failure', async 
   upstream.script(answers(completionOf('whole')));
   assert.equal((await post('/v1/chat/completions', { ...ONCE, stream: true })).status, 502);
 });
+
+test('nothing that was sent as a credential comes back in an error, in the log of calls or in the program’s log', async (t) => {
+  const [gateway, team] = ['gw-5d1f0c9e7b', 'team-of-the-lab-55'];
+  const headers = { 'X-Gateway': gateway, Authorization: `Token ${team}`, 'Anthropic-Version': '2023-06-01' };
+  const sent = [LAB_KEY, gateway, team];
+  const echo = `bad: ${sent.join(' ')} ${Buffer.from(gateway).toString('base64')} for 2023-06-01`;
+  const upstream = await startScriptedUpstream(t);
+  const apis = {
+    lab: { dialect: 'openai', base_url: upstream.url, api_key: LAB_KEY, headers },
+    pool: { dialect: 'openai', base_url: upstream.url, api_keys: [{ key: LAB_KEY }], headers },
+  };
+  const master = 'master-key-of-the-failures-1';
+  const { post, url, log } = await startCompletions(t, { settings: { apis, master_key: master } });
+  const authorization = `Bearer ${master}`;
+  const messages = HELLO.messages;
+  for (const [path, model, body] of [
+    ['/v1/chat/completions', 'lab/a', { messages }],
+    ['/v1/chat/completions', 'pool/a', { messages }],
+    ['/v1/embeddings', 'lab/a', { input: 'x' }],
+    ['/v1/images/generations', 'lab/a', { prompt: 'x' }],
+    ['/v1/messages', 'lab/a', { messages, max_tokens: 5 }],
+  ] as const) {
+    for (const behaviour of [
+      refuses(400, echo),
+      answers({ error: { message: echo, code: 400, param: gateway } }),
+      streams([`data: {"error":{"message":"${echo}","code":400}}\n\n`]),
+      streamsLater(
+        [`data: ${JSON.stringify(chunkOf({ content: 'Hel' }))}\n\n`],
+        [`data: {"error":{"message":"${echo}","code":400}}\n\n`],
+      ),
+    ]) {
+      upstream.script(behaviour);
+      const stream = path !== '/v1/embeddings' && path !== '/v1/images/generations';
+      const answer = await post(path, { model, ...body, ...(stream && { stream }) }, { headers: { authorization } });
+      const text = await answer.text();
+      for (const secret of sent) assert.ok(!text.includes(secret), `${path}: ${text}`);
+      if (answer.status === 400)
+        assert.ok(text.includes('for 2023-06-01'), `what no secret is stays readable: ${text}`);
+    }
+  }
+  const calls = await (await fetch(`${url}/v1/usage/calls`, { headers: { authorization } })).text();
+  assert.ok(calls.includes('lab/a'), calls);
+  for (const secret of sent) assert.ok(!(calls + log()).includes(secret), secret);
+});
