@@ -17,6 +17,10 @@ export interface FairGate {
   enter(counted: Counted, signal: AbortSignal): Promise<boolean>;
   /** Gives a place back. */
   leave(counted: Counted): void;
+  /** Notes that a place of `counted` cannot be given back before its turn gets a place elsewhere, until the result is called. */
+  holdWaiting(counted: Counted): () => void;
+  /** Whether a place can become free although those of `holdWaiting` do not. */
+  canOpen(counted: Counted): boolean;
 }
 
 /** How many turns may be open, and which of them may run (`bridge.limits`). */
@@ -95,6 +99,9 @@ export function createTurnLimits(limits: Limits): TurnLimits {
 
 export function createFairGate(limit: number, limitOf: (principal: string) => number): FairGate {
   const inside = new Map<string, number>();
+  /** Places inside that are not given back before their turns get others. */
+  const stuck = new Map<string, number>();
+  let stuckTotal = 0;
   /** By the names of those that are counted, in the order in which they get the next place. */
   const waiting = new Map<string, Waiter[]>();
   let total = 0;
@@ -161,6 +168,15 @@ export function createFairGate(limit: number, limitOf: (principal: string) => nu
       for (const one of [counted].flat()) subtract(inside, one);
       while (admitNext());
     },
+    holdWaiting(counted) {
+      stuckTotal += 1;
+      for (const one of [counted].flat()) stuck.set(one, (stuck.get(one) ?? 0) + 1);
+      return () => {
+        stuckTotal -= 1;
+        for (const one of [counted].flat()) subtract(stuck, one);
+      };
+    },
+    canOpen: (counted) => stuckTotal < limit && [counted].flat().every((one) => (stuck.get(one) ?? 0) < limitOf(one)),
   };
 }
 

@@ -188,6 +188,7 @@ export function createSessionTools(options: SessionToolsOptions): SessionTools {
       const used: TurnUsage[] = [];
       const askAgent = createAskAgent({
         turn,
+        agent: provider.id,
         model: '',
         agents: options.agentsToAsk(),
         requests: createRequests(Number.POSITIVE_INFINITY),

@@ -39,6 +39,8 @@ type AskAgent = (agent: string | undefined, prompt: string, signal: AbortSignal)
 
 export interface AskingOptions {
   readonly turn: SupervisedTurn;
+  /** The agent of the turn, at which it holds a place. */
+  readonly agent: string;
   /** The model of the turn, with which the built-in agent works for itself. */
   readonly model: string;
   readonly agents: AgentsToAsk;
@@ -62,6 +64,7 @@ const OWN = 'builtin';
  */
 export function createAskAgent(options: AskingOptions): AskAgent {
   const { turn, agents, requests } = options;
+  const enter = createEntry(options);
   let asked = 0;
   return async (agent = OWN, prompt, signal) => {
     const provider = agents.providers.get(agent);
@@ -70,7 +73,35 @@ export function createAskAgent(options: AskingOptions): AskAgent {
     if (asked >= MAX_ASKED) return refuse(`This turn has asked ${MAX_ASKED} times already; do the rest yourself.`);
     if (requests.left() <= 1) return refuse('This turn has used up its requests to the model.');
     asked += 1;
-    return ask(provider, { turnId: `${turn.turnId}.${asked}`, prompt }, signal, options);
+    return ask(provider, { turnId: `${turn.turnId}.${asked}`, prompt }, signal, options, enter);
+  };
+}
+
+/** Waits for a place at an agent. False: `signal` has aborted. Throws TOOL_CALL_REFUSED if none can become free. */
+type EnterAgent = (gate: FairGate, agent: string, signal: AbortSignal) => Promise<boolean>;
+
+/**
+ * A turn that waits keeps its own place, so turns could wait for each other's places. Of such a circle, one turn is the last that
+ * begins to wait, and all places that it could get are held by turns that wait: it is refused. No turn asks for a place at the built-in agent.
+ */
+function createEntry({ turn, agent: own, agents }: AskingOptions): EnterAgent {
+  const place = turn.member ?? turn.owner;
+  let waiting = 0;
+  let release = (): void => undefined;
+  return async (gate, agent, signal) => {
+    if (gate.tryEnter(place)) return true;
+    waiting += 1;
+    if (waiting === 1 && own !== OWN) release = agents.placesOf(own).holdWaiting(place);
+    try {
+      if (gate.canOpen(place)) return await gate.enter(place, signal);
+      return refuse(`All places at "${agent}" are held by turns that wait for other agents. Do this yourself.`);
+    } finally {
+      waiting -= 1;
+      if (waiting === 0) {
+        release();
+        release = () => undefined;
+      }
+    }
   };
 }
 
@@ -98,6 +129,7 @@ async function ask(
   task: Pick<AgentTurn, 'turnId' | 'prompt'>,
   outer: AbortSignal,
   { turn, model, agents, requests, clock, keep, used }: AskingOptions,
+  enter: EnterAgent,
 ): Promise<ToolOutput> {
   const limit = deadline(clock, ASK_MS, [outer]);
   // No place is taken at the built-in agent, because the asking turn has one and could wait for itself.
@@ -105,7 +137,9 @@ async function ask(
   const place = turn.member ?? turn.owner;
   let reference = '';
   try {
-    if (gate !== undefined && !(await gate.enter(place, limit.signal))) return refuse(notInTime(limit.hasPassed()));
+    if (gate !== undefined && !(await enter(gate, provider.id, limit.signal))) {
+      return refuse(notInTime(limit.hasPassed()));
+    }
     try {
       const asked: AgentTurn = {
         ...childTurn(turn, provider.id, task),

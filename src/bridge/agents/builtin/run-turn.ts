@@ -68,7 +68,9 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
   const requests = turn.requests ?? createRequests(maxRequests);
   const asking = turn.requests === undefined ? given.asking : undefined;
   const askTools =
-    asking === undefined ? [] : [createAskAgentTool({ ...asking, turn, model, requests, used: usage.addTurn })];
+    asking === undefined
+      ? []
+      : [createAskAgentTool({ ...asking, turn, agent: 'builtin', model, requests, used: usage.addTurn })];
   const { owner, member, trace } = turn;
   const caller = { owner, member, trace, costs: usage.costs };
   const complete: CompleteChat = (request, stop) => given.complete(request, stop, caller);

@@ -2,10 +2,19 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import type { AgentProvider, AgentTurn, PermissionQuestion } from '../../../../src/bridge/agents/agent-provider.ts';
+import type {
+  AgentProvider,
+  AgentTurn,
+  PermissionQuestion,
+  SupervisedTurn,
+} from '../../../../src/bridge/agents/agent-provider.ts';
+import { createAskAgent, createRequests } from '../../../../src/bridge/agents/builtin/ask-agent.ts';
 import type { BuiltinAgentOptions } from '../../../../src/bridge/agents/builtin/create-builtin-agent.ts';
 import { createFairGate } from '../../../../src/bridge/sessions/turn-limits.ts';
+import { systemClock } from '../../../../src/platform/clock/clock.ts';
+import type { AppError } from '../../../../src/platform/errors/app-error.ts';
 import { scriptedAgent, workingDirectory } from '../../../kit/bridge/builtin-agent.ts';
+import { inTime } from '../../../kit/in-time.ts';
 import { isAlive } from '../../../kit/processes.ts';
 import type { ScriptedAnswer } from '../../../kit/scripted-answers.ts';
 import { until } from '../../../kit/until.ts';
@@ -267,4 +276,71 @@ test('give the failure of an agent to the model, and offer nobody in a turn that
   await agent.startTurn(recordTurn(root, 'All', { isReadOnly: true }));
   assert.equal(namesOf(requests.at(-1)).includes('ask_agent'), false);
   assert.equal(other.turns.length, 1);
+});
+
+/** Turns of agents with one place each, which ask other agents as with the tools of this program. */
+function askingTurns(agents: readonly string[], placesOfOne = 1) {
+  const gates = new Map(agents.map((id) => [id, createFairGate(1, () => placesOfOne)]));
+  const gateOf = (id: string) => gates.get(id) ?? createFairGate(9, () => 9);
+  const provider = (id: string): AgentProvider => ({
+    id,
+    probe: async () => ({ status: 'ok', version: '1', model: '' }),
+    run: async () => ({ kind: 'completed', output: `${id} did it`, stopReason: 'end_turn' }),
+    close: async () => undefined,
+    stop: async () => undefined,
+  });
+  const providers = new Map(agents.map((id) => [id, provider(id)]));
+  const begin = (id: string) => {
+    assert.ok(gateOf(id).tryEnter('main'), 'the turn has its own place');
+    const askAgent = createAskAgent({
+      turn: recordTurn('/tmp', 'work') as unknown as SupervisedTurn,
+      agent: id,
+      model: '',
+      agents: { providers, placesOf: gateOf },
+      requests: createRequests(99),
+      clock: systemClock,
+      keep: () => undefined,
+      used: () => undefined,
+    });
+    const stop = new AbortController();
+    const ask = (agent: string) =>
+      askAgent(agent, 'do it', stop.signal).then(
+        ({ text }) => text,
+        (error: AppError) => String(error.details.reason),
+      );
+    return { ask, stop, end: () => gateOf(id).leave('main') };
+  };
+  return { begin };
+}
+
+const NO_PLACE = /^All places at "\w" are held by turns that wait for other agents/;
+
+test('turns that hold all places do not wait for each other’s: the last one is refused, and the others go on', async () => {
+  const { begin } = askingTurns(['a', 'b', 'c']);
+  const [a, b, c] = [begin('a'), begin('b'), begin('c')];
+  const first = a.ask('b');
+  const second = b.ask('c');
+  assert.match(await inTime('the refusal', c.ask('a'), 2000), NO_PLACE);
+  c.end();
+  assert.equal(await inTime('the second', second, 2000), 'c did it');
+  b.end();
+  assert.equal(await inTime('the first', first, 2000), 'b did it');
+});
+
+test('a turn that would wait for its own place is refused, and may ask others', async () => {
+  const { begin } = askingTurns(['a', 'b']);
+  const a = begin('a');
+  assert.match(await inTime('the refusal', a.ask('a'), 2000), NO_PLACE);
+  assert.equal(await inTime('the other', a.ask('b'), 2000), 'b did it');
+});
+
+test('a turn waits for a place that another turn gives back, also beside a question of its own that is answered', async () => {
+  const { begin } = askingTurns(['a', 'b']);
+  const [a, b] = [begin('a'), begin('b')];
+  const asked = [a.ask('b'), a.ask('b'), a.ask('b')];
+  b.end();
+  assert.deepEqual(await inTime('all', Promise.all(asked), 2000), ['b did it', 'b did it', 'b did it']);
+  a.end();
+  const again = begin('a');
+  assert.equal(await inTime('what waits for nothing', again.ask('b'), 2000), 'b did it');
 });
