@@ -4,6 +4,7 @@ import { GOOD_PASSWORD, type LoggedIn } from '../kit/accounts/accounts-client.ts
 import { auditOf, loggedInAs } from '../kit/accounts/people.ts';
 import { startAccounts } from '../kit/accounts/start-accounts.ts';
 import { databasePlaces, engines } from '../kit/database-engines.ts';
+import { until } from '../kit/until.ts';
 
 for (const engine of engines) {
   describe(`teams on ${engine}`, () => {
@@ -38,6 +39,29 @@ for (const engine of engines) {
         await accounts.database.query.deleteFrom('team_members').where('user_id', '=', eve.id).execute();
         assert.equal((await accounts.call('DELETE', `teams/${team.id}`, as(admin))).status, 204);
         assert.deepEqual(await teamIdsOf(eve), []);
+      });
+
+      await t.test('an owner cannot mail a member again and again, and can always remove them', async () => {
+        const team = await create('Busy');
+        await put(team, admin, { userId: ann.id, role: 'owner' });
+        const mailsBefore = (await accounts.mails(eve.email)).length;
+        const seen: number[] = [];
+        for (let round = 0; round < 8; round += 1) {
+          seen.push((await put(team, ann, { userId: eve.id })).status);
+          const { status } = await drop(team, ann, eve);
+          assert.equal(status, seen.at(-1) === 200 ? 204 : 404);
+        }
+        assert.deepEqual(seen, [200, 200, 200, 200, 200, 429, 429, 429]);
+        const mailed = async () => (await accounts.mails(eve.email)).length - mailsBefore;
+        await until('all mails to be sent', async () => (await mailed()) >= 10);
+        assert.equal(await mailed(), 10);
+        // Another member of the same team is not concerned, and another role counts too.
+        const roles: number[] = [];
+        for (const role of ['member', 'owner', 'member', 'member', 'owner', 'member', 'owner', 'member']) {
+          roles.push((await put(team, ann, { userId: cat.id, role })).status);
+        }
+        assert.deepEqual(roles, [200, 200, 200, 200, 200, 200, 429, 200], 'the same role again sends no mail');
+        assert.equal((await accounts.call('DELETE', `teams/${team.id}`, as(admin))).status, 204);
       });
 
       await t.test(

@@ -85,6 +85,12 @@ export const POLICIES = {
     rule: { limit: 1, windowMs: 10 * MINUTE_MS },
     exempt: 'login sessions, for their own address',
   },
+  team_member: {
+    what: 'times that one user is added to one team, or gets another role in it: each is a mail to them',
+    key: 'team and user',
+    rule: { limit: 5, windowMs: HOUR_MS },
+    exempt: 'nobody',
+  },
   oauth_start: {
     what: 'logins with other providers that one client address begins',
     key: 'address',

@@ -34,7 +34,7 @@ interface Teams {
 }
 
 export function createTeams(parts: AccountsCore): Teams {
-  const { database, teams: store, users, owners, audit, mail, clock, makeId } = parts;
+  const { database, teams: store, users, owners, audit, mail, limiter, clock, makeId } = parts;
 
   const entryOf = (event: string, id: string, call: UserCall, details: Readonly<Record<string, unknown>> = {}) => {
     const { id: actor, head } = actorOf(call);
@@ -154,6 +154,8 @@ export function createTeams(parts: AccountsCore): Teams {
       const person = await personFor(given, call);
       const before = await store.roleOf(team.id, person.id);
       const role = given.role ?? 'member';
+      // Removing someone is never refused, and needs an addition before it.
+      if (before !== role) await limiter.takeAll([{ policy: 'team_member', key: `${team.id} ${person.id}` }]);
       const now = clock.now();
       const row = { team_id: team.id, user_id: person.id, role, created_at: now };
       const entry = entryOf('team.member_put', team.id, call, { user: person.id, role });
