@@ -13,6 +13,8 @@ const FOUND = [
   ['sessions', 48],
   ['sessions', 60],
   ['sessions', 158],
+  // A turn that was being taken back was said to be unknown when its call was repeated, and was there after a crash.
+  ['sessions', 908_300],
   // The end of a permission request could not be stored, and the request stayed open.
   ['permissions', 1],
   ['permissions', 19],

@@ -52,6 +52,8 @@ export function createTurnResumption(options: TurnResumptionOptions): TurnResump
       try {
         return findRepeated([...found.values()], request, resume, clock.now());
       } catch (error) {
+        // It may be stored, and would be found again after a crash: the caller asks again when it has been taken back.
+        if (session?.isDoubted) throw new AppError('SESSION_BUSY');
         // The turn may be one of that bridge; the caller asks again when the beginning here has failed.
         if (session?.stored === 'absent' && (await options.hasBegunElsewhere(session)))
           throw new AppError('SESSION_BUSY');

@@ -59,6 +59,31 @@ test('a turn whose beginning was stored without an answer is done when its call 
   assert.equal(third.result?.turnId, second.result?.turnId);
 });
 
+test('a call whose turn may be stored is not said to be unknown when it is repeated, until the turn is taken back', async (context) => {
+  const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+  const { write } = database;
+  const target = database as { write: typeof write };
+  const { promise: isBack, resolve: comeBack } = Promise.withResolvers<void>();
+  const afterThat: typeof write = async (statements) => {
+    await isBack;
+    return write(statements);
+  };
+  target.write = async (statements) => {
+    target.write = afterThat;
+    await write(statements);
+    throw new AppError('STORAGE_UNAVAILABLE');
+  };
+  const turn = async (headers = {}) =>
+    (await call(url, 'session.start', { sessionId: 's', taskPrompt: 'hello' }, headers)).error?.data.code;
+  const repeated = () => turn({ 'last-event-id': '0' });
+  assert.equal(await turn(), 'STORAGE_UNAVAILABLE');
+  const meanwhile = await repeated();
+  comeBack();
+  assert.equal(meanwhile, 'SESSION_BUSY');
+  await until('it to be taken back', async () => (await repeated()) === 'RESUME_NOT_FOUND');
+  assert.deepEqual(await database.query.selectFrom('turns').select('id').execute(), []);
+});
+
 test('what waits behind the first turn of a session gets no number until the session is stored', async (context) => {
   const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
   const { write } = database;
