@@ -44,7 +44,7 @@ import { createSubscriptionStore, type SubscriptionStore } from './storage/subsc
 import { createTeamStore, type TeamStore } from './storage/team-store.ts';
 import { type AccessTokenStore, createAccessTokenStore, createCredentialCheckStore } from './storage/token-stores.ts';
 import { createUserAdministrationStore, type UserAdministrationStore } from './storage/user-administration-store.ts';
-import { createOwnerStore, createUserStore, type OwnerStore, type UserStore } from './storage/user-store.ts';
+import { createOwnerStore, createUserStore, type UserStore } from './storage/user-store.ts';
 import { createIdentities, type Identities } from './tokens/identities.ts';
 import { createSignedTokens, type SignedTokens } from './tokens/signed-tokens.ts';
 import { createUserObjects, type UserObjects } from './user-object.ts';
@@ -89,7 +89,6 @@ export interface PeoplePort {
   readonly blacklist: BlacklistStore;
   /** The owners of keys, as other services see them. */
   readonly owners: Owners;
-  readonly ownerStore: OwnerStore;
   completionKeys(): CompletionKeys | undefined;
   readonly clientList: ClientListStore;
   readonly agents: ProxyAgentStore;
@@ -180,9 +179,8 @@ export function createAccountsCore(
   // Not kept if several instances share the database: a login that another instance ended must be refused immediately.
   const knownSessions = isShared ? undefined : createKnownSessions(clock);
   const users = createUserStore(database);
-  const ownerStore = createOwnerStore(database);
   const owners = createOwners({
-    store: ownerStore,
+    store: createOwnerStore(database),
     settings,
     clock,
     freshMs,
@@ -276,7 +274,6 @@ export function createAccountsCore(
     originAllowed: (head) => originAllowed(head, settings().allowed_origins, [URL.parse(publicUrl())?.origin ?? '']),
     cookiesAreSecure: (head) => head.secure || publicUrl().startsWith('https:'),
     owners,
-    ownerStore,
     users,
     userAdministration: createUserAdministrationStore(database, owners.refresh),
     sessions,

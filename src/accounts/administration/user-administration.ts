@@ -282,7 +282,7 @@ export function createBlacklist({
   clientList,
   audit,
   owners,
-  ownerStore,
+  users,
 }: BasePort & PeoplePort & PostPort) {
   return {
     async list({ cursor = '', limit }: { cursor?: string; limit?: number }) {
@@ -298,13 +298,14 @@ export function createBlacklist({
     async remove(given: string, { caller: { user }, head }: UserCall): Promise<void> {
       const email = normalizeEmail(given);
       if (email === undefined) throw new AppError('ADDRESS_NOT_LISTED');
+      const person = await users.byEmail(email);
+      if (person !== undefined && !mayActOn(user.role, person.role)) throw new AppError('FORBIDDEN');
       const removed = audit.statement({ event: 'blacklist.removed', actor: user.id, subject: email, head });
       const statements = [expectChanges(blacklist.remove(email), 1), clientList.touch(), removed];
       try {
         await database.write(statements, { conflict: 'ADDRESS_NOT_LISTED' });
       } finally {
-        const owner = await ownerStore.idOfEmail(email);
-        if (owner !== undefined) await owners.refresh(owner);
+        if (person !== undefined) await owners.refresh(person.id);
       }
     },
   };

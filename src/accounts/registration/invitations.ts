@@ -83,6 +83,9 @@ export function createInvitations(parts: Parts): Invitations {
     },
     async revoke(given, actor) {
       const id = given.slice(0, 64);
+      const row = await store.byId(id, clock.now());
+      if (row === undefined) throw new AppError('INVITATION_NOT_FOUND');
+      if (!mayActOn(actor.role, row.role)) throw new AppError('FORBIDDEN');
       const removed = entryOf('invitation.revoked', id, actor, {});
       await database.write([store.take(id, clock.now()), removed], { conflict: 'INVITATION_NOT_FOUND' });
     },

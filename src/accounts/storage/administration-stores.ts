@@ -47,6 +47,7 @@ export function createBlacklistStore(database: Database<AccountsSchema>): Blackl
 interface InvitationStore {
   /** Undoes the batch when `most` invitations are open. */
   add(invitation: InvitationRow, most: number): readonly Runnable[];
+  byId(id: string, now: number): Promise<InvitationRow | undefined>;
   byTokenHash(tokenHash: string, now: number): Promise<InvitationRow | undefined>;
   /** The newest one for an address. */
   byEmail(email: string, now: number): Promise<InvitationRow | undefined>;
@@ -66,6 +67,9 @@ export function createInvitationStore(database: Database<AccountsSchema>): Invit
         rows: query.selectFrom('invitations').where('expires_at', '>', invitation.created_at),
         most,
       }),
+    async byId(id, now) {
+      return (await database.readKeyed(open(now).where('id', '=', id).compile()))[0];
+    },
     async byTokenHash(tokenHash, now) {
       return (await database.readKeyed(open(now).where('token_hash', '=', tokenHash).compile()))[0];
     },

@@ -118,7 +118,6 @@ export interface OwnerStore {
   /** Of `user:<id>` or `service:<id>`. Undefined when there is no such owner. */
   facts(owner: string): Promise<OwnerFacts | undefined>;
   team(id: string): Promise<TeamRow | undefined>;
-  idOfEmail(email: string): Promise<string | undefined>;
 }
 
 const MAX_SUBSCRIPTIONS = 200;
@@ -152,9 +151,6 @@ export function createOwnerStore(database: Database<AccountsSchema>): OwnerStore
       .limit(MAX_SUBSCRIPTIONS),
   );
   const tokens = createAccessTokenStore(database);
-  const byEmail = database.statement((select, given: { email: string }) =>
-    select.selectFrom('users').select('id').where('email', '=', given.email),
-  );
   return {
     async facts(owner) {
       const id = owner.slice(owner.indexOf(':') + 1);
@@ -180,7 +176,6 @@ export function createOwnerStore(database: Database<AccountsSchema>): OwnerStore
       return { user: rest, blocked: blocked !== null, teams: own, subscriptions: named };
     },
     team: teams.byId,
-    idOfEmail: async (email) => (await database.readKeyed(byEmail({ email })))[0]?.id,
   };
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { GOOD_PASSWORD } from '../../kit/accounts/accounts-client.ts';
+import { GOOD_PASSWORD, type LoggedIn } from '../../kit/accounts/accounts-client.ts';
 import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { startAccounts } from '../../kit/accounts/start-accounts.ts';
 import { databasePlaces, engines } from '../../kit/database-engines.ts';
@@ -199,6 +199,21 @@ test('nobody acts on someone above them, and nobody gives a role above their own
     assert.equal((await accounts.post(`admin/users/${path}`, body, { token })).body.error, error, path);
   }
   assert.equal((await accounts.call('DELETE', `admin/users/${root.id}`, { token: admin.token })).status, 403);
+  const colleague = await loggedInAs(accounts, 'admin', 'Carl');
+  for (const email of [colleague.email, 'stranger@example.org']) {
+    assert.equal((await accounts.post('admin/blacklist', { email }, { token: root.token })).status, 201);
+  }
+  const unblock = (email: string, { token }: LoggedIn) =>
+    accounts.call('DELETE', `admin/blacklist/${email}`, { token });
+  assert.equal((await unblock(colleague.email, operator)).body.error, 'forbidden');
+  assert.equal((await accounts.login(colleague)).body.error, 'account_suspended');
+  assert.equal((await unblock('stranger@example.org', operator)).status, 204);
+  assert.equal((await unblock(colleague.email, admin)).status, 204);
+  const { invitation } = (await accounts.post('admin/invitations', { role: 'admin' }, { token: admin.token })).body;
+  const revoke = ({ token }: LoggedIn) => accounts.call('DELETE', `admin/invitations/${invitation.id}`, { token });
+  assert.equal((await revoke(operator)).body.error, 'forbidden');
+  assert.equal((await revoke(admin)).status, 204);
+  assert.equal((await revoke(admin)).body.error, 'invitation_not_found');
   const made = { email: 'x@example.org', name: 'X' };
   const asAdmin = await accounts.post('admin/users', { ...made, role: 'admin' }, { token: operator.token });
   assert.equal(asAdmin.body.error, 'forbidden');
