@@ -197,7 +197,10 @@ export function createClosing(parts: ClosingParts): Closing {
     async undo(call) {
       const { user } = call.caller;
       const changed = await store.change(user.id, (standing) => {
-        if (standing.user.closing_at === null) return { change: {}, also: [] };
+        const { closing_at: deletesAt } = standing.user;
+        if (deletesAt === null) return { change: {}, also: [] };
+        // The deletion may have begun with what is stored elsewhere, such as keys.
+        if (deletesAt <= clock.now()) throw new AppError('INVALID_SESSION');
         const notice = mail.enqueue(securityNoticeMail(user.email, 'accountKept'));
         return {
           change: { closing_at: null, updated_at: clock.now() },

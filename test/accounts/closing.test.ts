@@ -268,6 +268,30 @@ test('DA-20: an export holds what is known of its owner, and nothing of others',
   assert.equal((await accounts.get('export')).status, 401);
 });
 
+test('an owner cannot undo a deletion that has begun, which would keep the user and not the keys', async (t) => {
+  const undone: number[] = [];
+  let token = '';
+  const keys = {
+    create: () => assert.fail(),
+    rotate: () => assert.fail(),
+    usage: () => assert.fail(),
+    list: async () => [{ id: 'key_1' }],
+    eraseContents: async () => undefined,
+    remove: async () => void undone.push((await accounts.call('DELETE', 'delete', { token })).status),
+  };
+  const accounts = await startAccounts(t, { completionKeys: keys });
+  await loggedInAs(accounts, 'root', 'admin');
+  const person = await loggedInAs(accounts, 'user', 'person');
+  await accounts.post('delete', {}, { token: person.token });
+  token = person.token;
+  const due = { closing_at: accounts.clock.now() + 1000 };
+  await accounts.database.query.updateTable('users').set(due).where('id', '=', person.id).execute();
+  await accounts.clock.advance(70_000);
+  await accounts.eventually(async () => undone.length > 0);
+  assert.equal(undone[0], 401);
+  await accounts.eventually(async () => (await accounts.login(person)).status === 401);
+});
+
 test('an export that is being put together is not sent to someone who is paused by then', async (t) => {
   const reading = Promise.withResolvers<void>();
   let readers = 0;
