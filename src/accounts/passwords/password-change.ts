@@ -122,7 +122,8 @@ export function createPasswordChange(parts: Parts) {
       if (email === undefined || !(await isWithinLimits(email, head.address))) return answer;
       const user = await users.byEmail(email);
       // The same is stored for unknown addresses, so that the response time does not show whether the user exists.
-      const { token, statement } = flows.issue('forgot', { userId: user?.id ?? '', email });
+      const data = { epoch: user?.access_epoch ?? 0 };
+      const { token, statement } = flows.issue('forgot', { userId: user?.id ?? '', email, data });
       const asked = audit.statement({ event: 'password.forgot_asked', subject: user?.id ?? '', head });
       const message = user === undefined ? mail.enqueueNothing() : mail.enqueue(resetMail(user, token));
       await database.write([statement, asked, message]);
@@ -136,6 +137,8 @@ export function createPasswordChange(parts: Parts) {
         const flow = await flows.open(kind, token);
         const user = flow === undefined ? undefined : await users.byId(flow.userId);
         if (user === undefined) continue;
+        // The password or the address was changed while the token was being stored: it went to the former address.
+        if ((flow?.data.epoch ?? user.access_epoch) !== user.access_epoch) continue;
         checkNewPassword(password, user, parts.isBreached);
         const passwordHash = await parts.passwords.hash(password);
         const how = { verifiesEmail: true, byToken: true, removeLinks };

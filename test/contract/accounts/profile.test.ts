@@ -57,6 +57,38 @@ test('owners change their name and, by a code to the new one, their address; not
   assert.doesNotMatch(JSON.stringify(entries), /example\.org/);
 });
 
+test('a token that is mailed to the old address while the address is being changed is worth nothing', async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.loggedIn('Ann');
+  const change = (body: object) => accounts.call('PATCH', 'profile', { body, token: ann.token });
+  await change({ email: 'new@example.org' });
+  const code = await accounts.mailedCode('new@example.org');
+  const { write } = accounts.database;
+  const target = accounts.database as { write: typeof write };
+  const asked = Promise.withResolvers<void>();
+  const changed = Promise.withResolvers<void>();
+  target.write = async (statements) => {
+    const isForgot = JSON.stringify(statements).includes('"forgot"');
+    if (isForgot) asked.resolve();
+    if (isForgot) await changed.promise;
+    return write(statements);
+  };
+  const forgot = accounts.post('password/forgot', { email: ann.email });
+  await Promise.race([asked.promise, forgot]);
+  assert.equal((await change({ email: 'new@example.org', code })).status, 200);
+  changed.resolve();
+  assert.equal((await forgot).status, 202);
+  const tokenIn = async () =>
+    /token: ([\w-]{43})/.exec((await accounts.mails(ann.email)).join('').replaceAll('=\n', ''))?.[1];
+  await accounts.eventually(async () => (await tokenIn()) !== undefined);
+  const token = await tokenIn();
+  const set = await accounts.post('password/forgot/confirm', { token, password: 'quiet harbour 19' });
+  assert.deepEqual([set.status, set.body.error], [400, 'invalid_token']);
+  await accounts.post('password/forgot', { email: 'new@example.org' });
+  const own = { token: await accounts.mailedToken('new@example.org'), password: 'quiet harbour 19' };
+  assert.equal((await accounts.post('password/forgot/confirm', own)).status, 200);
+});
+
 test('a change of address says nothing of who has an account, needs more than a session, and obeys blacklist and domains', async (t) => {
   const accounts = await startAccounts(t);
   const admin = await loggedInAs(accounts, 'admin');
