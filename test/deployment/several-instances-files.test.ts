@@ -11,6 +11,7 @@ interface Service {
   readonly environment?: Readonly<Record<string, string>>;
   readonly volumes?: readonly string[];
   readonly stop_grace_period?: string;
+  readonly init?: boolean;
 }
 interface Compose {
   readonly services: Readonly<Record<string, Service>>;
@@ -36,7 +37,8 @@ function readCompose(path: string): Compose {
 
 test('the three instances of compose.yaml differ only in their data and in where the others reach them', () => {
   const found = INSTANCES.map((name) => ({ name, ...compose.services[name] }));
-  for (const { name, environment = {}, volumes, stop_grace_period: grace } of found) {
+  for (const { name, environment = {}, volumes, stop_grace_period: grace, init } of found) {
+    assert.equal(init, true, 'Node collects no children of agents');
     const { TRESTLE_CLUSTER_ADDRESS: address, ...same } = environment;
     assert.equal(address, `http://${name}:8787`);
     assert.deepEqual(same, omitAddress(found[0]?.environment));
