@@ -1,4 +1,4 @@
-import { Argument, Command, CommanderError } from 'commander';
+import { Argument, Command, CommanderError, Help } from 'commander';
 import { PROGRAM_VERSION } from '../system/environment.ts';
 import { registerAgents } from './agents.ts';
 import { registerBackup, registerCopy, registerRestore, registerSecretKey } from './backup.ts';
@@ -39,6 +39,7 @@ export function buildProgram(context: CommandContext): Command {
     .version(PROGRAM_VERSION, '--version', 'print the version')
     .helpOption('--help', 'show help')
     .helpCommand('help [command]', 'show help for a command')
+    .configureHelp({ formatItem: helpLine, minWidthToWrap: MIN_DESCRIPTION })
     .configureOutput({ writeOut: context.stdout, writeErr: context.stderr, getOutHasColors: () => context.color })
     .addHelpText('after', EXAMPLES)
     .exitOverride();
@@ -76,6 +77,18 @@ export function buildProgram(context: CommandContext): Command {
   return program;
 }
 
+/** Where less room is left beside the names, descriptions stand below them. Commander would let the terminal break them. */
+const MIN_DESCRIPTION = 24;
+const MARGINS = 4;
+
+function helpLine(this: Help, term: string, termWidth: number, description: string, helper: Help): string {
+  const width = this.helpWidth ?? 80;
+  if (description === '' || width - termWidth - MARGINS >= MIN_DESCRIPTION) {
+    return Help.prototype.formatItem.call(this, term, termWidth, description, helper);
+  }
+  return `  ${term}\n${helper.boxWrap(description, width - 6).replace(/^/gm, '      ')}`;
+}
+
 /** The commands that talk to the server of `trestle login`. All others work on this machine. */
 const ON_SERVER: ReadonlySet<string> = new Set([
   ...['login', 'whoami', 'token', 'run', 'chat'],
@@ -96,10 +109,22 @@ function refuseServerElsewhere(program: Command, context: CommandContext): void 
   });
 }
 
-/** Names the help of the command that was used wrongly. */
+/** Names the help of the command that was used wrongly, and the nearest subcommand where there are some. */
 function pointToHelp(command: Command, path: string): void {
   command.showHelpAfterError(`(see: ${path} --help)`);
+  const takesOnlyCommands = command.commands.length > 0 && command.registeredArguments.length === 0;
+  if (takesOnlyCommands) {
+    // Commander would count arguments: "Expected 0 arguments but got 1".
+    command.allowExcessArguments().hook('preAction', (_command, action) => {
+      if (action === command && command.args.length > 0) (command as Command & UnknownCommand).unknownCommand();
+    });
+  }
   for (const inner of command.commands) pointToHelp(inner, `${path} ${inner.name()}`);
+}
+
+/** What the types of commander leave out: ends with the error for an unknown command, which names the nearest one. */
+interface UnknownCommand {
+  unknownCommand(): never;
 }
 
 /** Runs a command line to its end and returns the exit code. Prints every error as a message, never as a stack. */

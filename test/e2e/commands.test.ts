@@ -37,6 +37,41 @@ test('wrong usage ends with 2, says what is wrong and which help to read', async
   }
 });
 
+test('a wrong subcommand is an unknown command with the nearest name, and not an argument too many', async () => {
+  for (const [args, nearest] of [
+    [['sessions', 'lst'], 'list'],
+    [['schedules', 'ad'], 'add'],
+    [['jobs', 'shw', 'x'], 'show'],
+    [['agents', 'instal', 'codex'], 'install'],
+  ] as const) {
+    const { code, stderr } = await runProgram(args);
+    assert.equal(code, 2, args.join(' '));
+    assert.match(stderr, new RegExp(`^error: unknown command '${args[1]}'\n\\(Did you mean ${nearest}\\?\\)\n`));
+  }
+});
+
+test('on a narrow terminal no line of the help is wider than it', { skip: !existsSync('/usr/bin/script') }, () => {
+  for (const [width, command] of [
+    [40, 'run'],
+    [40, 'sessions'],
+    [60, 'sessions'],
+    [60, 'schedules add'],
+  ] as const) {
+    const shown = `stty cols ${width}; ${process.execPath} ${MAIN} ${command} --help`;
+    const env = { PATH: process.env.PATH, HOME: '/', TERM: 'xterm' };
+    const text = execFileSync('/usr/bin/script', ['-qec', shown, '/dev/null'], {
+      encoding: 'utf8',
+      env,
+      stdio: 'pipe',
+    });
+    // Examples are lines to copy, and stay whole.
+    const [help = ''] = text.replaceAll('\r', '').split('\nExamples:');
+    const wide = help.split('\n').filter((line) => line.length > width && !/^(?:Usage:| {2}\S+(?: \S+)*$)/.test(line));
+    assert.deepEqual(wide, [], `${command} at ${width}`);
+    assert.match(help, /Options:[\s\S]*\n {2}--help/);
+  }
+});
+
 test('every exit code is in the help, and wrong values end with 2, from services too', async (t) => {
   const { stdout } = await runProgram(['--help']);
   const [, list = ''] = /\nExit codes:\n((?: {2}\d.*\n)+)$/.exec(stdout) ?? [];
