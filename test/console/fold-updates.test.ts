@@ -11,7 +11,7 @@ const update = (seq: number, members: object): Update => ({ seq, at, turnId: 't1
 test('text that follows upon text is one item, a tool call is one item however often it is reported', () => {
   const call = { kind: 'tool_call', toolCallId: 'c', title: 'npm test', toolKind: 'execute' };
   const { items, plan, usage, lastSeq } = foldUpdates(NOTHING, [
-    update(1, { kind: 'started', message: '' }),
+    update(1, { kind: 'started', message: '', prompt: 'Test it' }),
     update(2, { kind: 'thinking', text: 'hm' }),
     update(3, { kind: 'text', text: 'Hel' }),
     update(4, { kind: 'text', text: 'lo' }),
@@ -29,7 +29,8 @@ test('text that follows upon text is one item, a tool call is one item however o
     items.map(({ kind }) => kind),
     ['start', 'thinking', 'text', 'tool', 'text', 'note', 'end'],
   );
-  const [, , text, tool] = items;
+  const [start, , text, tool] = items;
+  assert.equal(start?.kind === 'start' && start.prompt, 'Test it', 'also where the turn itself is not known');
   assert.equal(text?.kind === 'text' && text.text, 'Hello');
   assert.deepEqual(tool?.kind === 'tool' && [tool.call.status, tool.call.output, tool.call.input], [
     'completed',

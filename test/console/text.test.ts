@@ -8,6 +8,9 @@ import fc from '../kit/properties.ts';
 test('what cannot be seen is shown by its code point', () => {
   assert.equal(visible('rm \u202e/etc\u200b'), 'rm ⟨U+202E⟩/etc⟨U+200B⟩');
   assert.equal(visible('a\tb\nc'), 'a\tb\nc');
+  // A joiner can be seen between pictures, and only there.
+  for (const joined of ['👩‍💻', '🧑🏽‍🚀', '❤️‍🔥', '👨‍👩‍👧']) assert.equal(visible(`${joined} x`), `${joined} x`);
+  assert.equal(visible('rm\u200d 💻\u200dx'), 'rm⟨U+200D⟩ 💻⟨U+200D⟩x');
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => !/[\u202a-\u202e\u2066-\u2069\u200b]/.test(visible(text))),
     { endOnFailure: true },
@@ -56,6 +59,7 @@ test('a long text is cut into pieces that stay the same while it grows, and lose
 test('times, money and paths are short', () => {
   assert.deepEqual([spanText(5000), spanText(125_000), spanText(7_300_000)], ['5 s', '2 min', '2 h']);
   assert.deepEqual([moneyText(0.0012), moneyText(3.5), moneyText(0)], ['$0.0012', '$3.50', '$0.00']);
+  assert.deepEqual([moneyText(0.00001), moneyText(0.00005)], ['<$0.0001', '$0.0001'], 'little is not nothing');
   assert.equal(shortPath('/home/ann/code/app'), 'code/app');
 });
 

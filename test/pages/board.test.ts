@@ -125,6 +125,82 @@ test('the board: filters and views in the address, a sorted list, and cards that
   assert.deepEqual(problems, []);
 });
 
+test('older sessions come by a button, keys go through the rows, Escape leaves a title, and a task that is written stays', async (t) => {
+  const { program, start, one } = await startBoard(t);
+  for (const word of ['apple', 'banana', 'cherry']) await start(word, `say ${word}`, one);
+  const { page, problems } = await openPage(t, 'about:blank');
+  // Pages of one session, as a server with many of them has larger ones.
+  await page.route('**/api/bridge/sessions?*limit=200*', async (route) => {
+    const address = new URL(route.request().url());
+    address.searchParams.set('limit', '1');
+    await route.fulfill({ response: await route.fetch({ url: `${address}` }) });
+  });
+  await page.goto(`${program.url}/console?view=list`);
+  const titles = () => page.locator('tbody td:first-child').allInnerTexts();
+  await until('the newest', async () => (await titles()).join() === 'say cherry');
+  await page.getByRole('button', { name: 'Older sessions' }).click();
+  await until('the one before', async () => (await titles()).join() === 'say cherry,say banana');
+  await page.getByRole('button', { name: 'Older sessions' }).click();
+  await until('all of them', async () => (await titles()).join() === 'say cherry,say banana,say apple');
+  await page.getByRole('button', { name: 'Older sessions' }).waitFor({ state: 'detached' });
+
+  const focused = () => page.evaluate<string>('document.activeElement.textContent');
+  for (const [key, expected] of [
+    ['j', 'say cherry'],
+    ['j', 'say banana'],
+    ['j', 'say apple'],
+    ['k', 'say banana'],
+  ] as const) {
+    await page.keyboard.press(key);
+    assert.equal(await focused(), expected);
+  }
+  // A search is cleared first, and left then.
+  await page.keyboard.press('/');
+  await page.keyboard.type('app');
+  await until('the search', async () => (await titles()).join() === 'say apple');
+  await page.keyboard.press('Escape');
+  await until('the address to be as before', async () => !page.url().includes('search'));
+  assert.equal(await page.evaluate('document.activeElement.type'), 'search');
+  await page.keyboard.press('Escape');
+  await until(
+    'the field to be left',
+    async () => (await page.evaluate('document.activeElement === document.body')) === true,
+  );
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/console\/sessions\//);
+
+  // The title is a field that has the focus; afterwards the title has it.
+  const heading = page.getByRole('heading', { level: 1 }).getByRole('button');
+  await untilEqual(() => heading.innerText(), 'say cherry');
+  await heading.click();
+  await page.keyboard.type('not this');
+  await page.keyboard.press('Escape');
+  await untilEqual(focused, 'say cherry');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('Renamed');
+  await page.keyboard.press('Enter');
+  await untilEqual(() => heading.innerText(), 'Renamed');
+  await untilEqual(focused, 'Renamed');
+
+  // What is being written outlives a look at another screen; a link with a task does not touch it.
+  await page.getByRole('link', { name: 'New session' }).click();
+  const task = page.getByLabel('What should be done?');
+  await task.fill('a long task');
+  await page.getByRole('link', { name: 'Agents' }).click();
+  await page.getByRole('heading', { name: 'Agents' }).waitFor();
+  await page.goto(`${program.url}/console/new?prompt=other`);
+  await untilEqual(() => task.inputValue(), 'other');
+  await task.fill('changed');
+  await page.goto(`${program.url}/console/new`);
+  await untilEqual(() => task.inputValue(), 'a long task');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\/s-/);
+  await page.getByRole('link', { name: 'New session' }).click();
+  await untilEqual(() => task.inputValue(), '');
+  assert.deepEqual(problems, []);
+});
+
 test('a hidden page notifies about a question when the person has switched it on, and a click leads to it', async (t) => {
   const { program, start, one } = await startBoard(t);
   const { page, problems } = await openPage(t, 'about:blank');

@@ -234,7 +234,11 @@ function problemOf(response: Response, document: unknown): Problem {
 }
 
 /** The call that reads a thing, for a shell. Where nobody logs in, no token is needed. */
-export function curlOf(path: string, isOpen: boolean): string {
-  const quoted = `'${location.origin}${BASE}${path}'`;
-  return isOpen ? `curl -s ${quoted}` : `curl -s ${quoted} -H "Authorization: Bearer $TRESTLE_TOKEN"`;
+export function curlOf(path: string, isOpen: boolean, body?: unknown): string {
+  const parts = [`curl -s '${location.origin}${BASE}${path}'`];
+  if (!isOpen) parts.push('-H "Authorization: Bearer $TRESTLE_TOKEN"');
+  // A quote ends the text, stands for itself, and begins it again.
+  const quoted = body === undefined ? '' : JSON.stringify(body).replaceAll("'", `'\\''`);
+  if (quoted !== '') parts.push(`-H 'content-type: application/json' -d '${quoted}'`);
+  return parts.join(' ');
 }

@@ -7,7 +7,8 @@ export type Item =
   | (Common & { readonly kind: 'text' | 'thinking'; readonly text: string; readonly until: number })
   | (Common & { readonly kind: 'tool'; readonly call: ToolCall })
   | (Common & { readonly kind: 'note'; readonly text: string; readonly tone: 'plain' | 'allowed' | 'denied' })
-  | (Common & { readonly kind: 'start' })
+  /** The task as it is stored with the update: the turn itself may not be known to the page. */
+  | (Common & { readonly kind: 'start'; readonly prompt: string })
   | (Common & { readonly kind: 'end'; readonly status: string; readonly message: string; readonly code: string });
 
 interface Common {
@@ -99,8 +100,10 @@ function addItem(items: Item[], update: Update): void {
     items.push({ ...common, kind: 'note', tone: 'plain', text: `Message to the running turn: ${update.text}` });
   } else if (kind === 'status' && 'text' in update && update.text !== '') {
     items.push({ ...common, kind: 'note', tone: 'plain', text: `${update.text}` });
-  } else if (kind === 'started') items.push({ ...common, kind: 'start' });
-  else if (ENDS.has(kind) && 'message' in update) {
+  } else if (kind === 'started') {
+    const { prompt } = update as { prompt?: unknown };
+    items.push({ ...common, kind: 'start', prompt: typeof prompt === 'string' ? prompt : '' });
+  } else if (ENDS.has(kind) && 'message' in update) {
     const { message, code } = update as { message: string; code?: unknown };
     if (kind === 'cancelled' && !items.some((item) => item.turnId === turnId)) addRemoved(items, common, message);
     else items.push({ ...common, kind: 'end', status: kind, message, code: typeof code === 'string' ? code : '' });

@@ -3,11 +3,43 @@ import { Link, useLocation, useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
 import { momentText, type Shown, spanText, visible, zonedText } from './text.ts';
 
+interface CopyProps {
+  /** What is copied, or a function that reads it when it is wanted. */
+  readonly text: string | (() => Promise<string>);
+  readonly label?: string;
+  /** Looks like a link. */
+  readonly isPlain?: boolean;
+}
+
+export function CopyButton({ text, label = 'Copy', isPlain = false }: CopyProps) {
+  const [done, setDone] = useState<'Copied' | 'Not copied'>();
+  // Browsers offer it on secure addresses only.
+  if (!('clipboard' in navigator)) return null;
+  return (
+    <button
+      type="button"
+      className={isPlain ? 'plain' : ''}
+      onClick={() =>
+        void Promise.resolve(typeof text === 'string' ? text : text())
+          .then((copied) => navigator.clipboard.writeText(copied))
+          .then(
+            () => setDone('Copied'),
+            () => setDone('Not copied'),
+          )
+      }
+    >
+      {done ?? label}
+    </button>
+  );
+}
+
 /** What happened, what to do, and what to tell the operator of the server. */
 export function ErrorBox({ error, children }: { readonly error: unknown; readonly children?: ReactNode }) {
   if (error === undefined || error === null) return null;
   const message = error instanceof Error ? error.message : String(error);
-  const { code, requestId } = error instanceof Problem ? error : { code: '', requestId: '' };
+  const code = codeOf(error);
+  const requestId = error instanceof Problem ? error.requestId : '';
+  const facts = [code, requestId === '' ? '' : `request ${requestId}`].filter(Boolean).join(' · ');
   // The server says how a program logs in.
   if (code === 'session_token_required') {
     return (
@@ -22,15 +54,28 @@ export function ErrorBox({ error, children }: { readonly error: unknown; readonl
   return (
     <div className="error" role="alert">
       <p>{message}</p>
-      {code === '' && requestId === '' ? null : (
+      {facts === '' ? null : (
         <p className="quiet">
-          {code} {requestId === '' ? '' : `· request ${requestId}`}
+          {facts}{' '}
+          {requestId === '' ? null : (
+            <CopyButton key={requestId} text={() => Promise.resolve(reportOf(message, facts))} label="Copy" isPlain />
+          )}
         </p>
       )}
       {children}
     </div>
   );
 }
+
+/** The stable word of a refusal, of the console's own calls or of the client's; empty where there is none. */
+export function codeOf(error: unknown): string {
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  return typeof code === 'string' ? code : '';
+}
+
+/** An error as the operator of the server needs it: with the page and the time. */
+const reportOf = (message: string, facts: string) =>
+  `${message}\n${facts}\n${location.href}\n${new Date().toISOString()}`;
 
 /** Leads to the login, and from there back to this screen. */
 export function LogIn() {
@@ -229,5 +274,40 @@ export function More({ of: pages, children }: { readonly of: Pages; readonly chi
         {children}
       </button>
     </p>
+  );
+}
+
+interface RenameProps {
+  readonly title: string;
+  readonly onRename: (title: string) => void;
+  readonly onCancel: () => void;
+}
+
+/** The title of a session as a field. Escape leaves it as it was. */
+export function RenameForm({ title, onRename, onCancel }: RenameProps) {
+  const [next, setNext] = useState(title);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.select(), []);
+  return (
+    <form
+      className="with-button"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (next.trim() === '' || next.trim() === title) onCancel();
+        else onRename(next.trim());
+      }}
+    >
+      <input
+        ref={input}
+        aria-label="Title"
+        value={next}
+        maxLength={200}
+        onChange={({ target }) => setNext(target.value)}
+        onKeyDown={(event) => {
+          if (event.key === 'Escape') onCancel();
+        }}
+      />
+      <button type="submit">Rename</button>
+    </form>
   );
 }

@@ -5,10 +5,25 @@ const HIDDEN =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is made visible
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
+/** Joins two pictures to one, as in 👩‍💻: there it can be seen. */
+const JOINER = '\u200d';
+const ENDS_IN_PICTURE = /(?:\p{Extended_Pictographic}|\p{Emoji_Modifier})\ufe0f?$/u;
+const BEGINS_WITH_PICTURE = /^\p{Extended_Pictographic}/u;
+/** No picture has more code units. */
+const PICTURE_UNITS = 5;
+
+const joinsPictures = (text: string, at: number) =>
+  ENDS_IN_PICTURE.test(text.slice(Math.max(0, at - PICTURE_UNITS), at)) &&
+  BEGINS_WITH_PICTURE.test(text.slice(at + 1, at + 1 + PICTURE_UNITS));
+
 /** Replaces characters that cannot be seen by their code points: `U+202E`. */
 export function visible(text: string): string {
-  return text.replaceAll(HIDDEN, (one) => `⟨U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
+  return text.replaceAll(HIDDEN, (one, at: number) =>
+    one === JOINER && joinsPictures(text, at) ? one : codePointText(one),
+  );
 }
+
+const codePointText = (one: string) => `⟨U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`;
 
 /** A text of fewer characters is one piece; a longer one has pieces of at least half as many. */
 const MAX_PIECE = 4000;
@@ -69,6 +84,8 @@ export function spanText(ms: number): string {
 
 /** Four digits below a cent, otherwise cents. */
 export function moneyText(usd: number): string {
+  // Not $0.0000, which would say that it costs nothing.
+  if (usd > 0 && usd < 0.00005) return '<$0.0001';
   return `$${usd !== 0 && Math.abs(usd) < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}`;
 }
 

@@ -3,7 +3,7 @@ import { type LoginAnswer, logIn, logInWithPasskey, proveSecondFactor } from '..
 import { replaceLogin } from '../data/own-account.ts';
 import { BASE, curlOf, Problem } from '../data/request.ts';
 import { useConsole } from '../shell/console-context.ts';
-import { Dialog, ErrorBox, Field } from './parts.tsx';
+import { CopyButton, Dialog, ErrorBox, Field } from './parts.tsx';
 
 /** An action that a person starts: one at a time, with its failure, and asked again after a fresh login where it needs one. */
 export interface Work {
@@ -155,38 +155,11 @@ export function ShownOnce(props: { label: string; text: string; file?: string })
   );
 }
 
-interface CopyProps {
-  /** What is copied, or a function that reads it when it is wanted. */
-  readonly text: string | (() => Promise<string>);
-  readonly label?: string;
-}
-
-export function CopyButton({ text, label = 'Copy' }: CopyProps) {
-  const [done, setDone] = useState<'Copied' | 'Not copied'>();
-  // Browsers offer it on secure addresses only.
-  if (!('clipboard' in navigator)) return null;
-  return (
-    <button
-      type="button"
-      onClick={() =>
-        void Promise.resolve(typeof text === 'string' ? text : text())
-          .then((copied) => navigator.clipboard.writeText(copied))
-          .then(
-            () => setDone('Copied'),
-            () => setDone('Not copied'),
-          )
-      }
-    >
-      {done ?? label}
-    </button>
-  );
-}
-
 /** Copies the call that reads a thing. Where nobody logs in, only what belongs to people needs a token. */
-export function CopyCurl({ path }: { readonly path: string }) {
+export function CopyCurl({ path, body }: { readonly path: string; readonly body?: unknown }) {
   const { system, person } = useConsole();
-  const isOpen = system.signIn === 'open' && (person === undefined || path.startsWith('/api/bridge/'));
-  return <CopyButton key={path} label="Copy as curl" text={curlOf(path, isOpen)} />;
+  const isOpen = system.signIn === 'open' && (person === undefined || /^\/(?:api\/bridge|acp)\//.test(path));
+  return <CopyButton key={path} label="Copy as curl" text={curlOf(path, isOpen, body)} />;
 }
 
 /** Asks before something that cannot be undone. */

@@ -34,7 +34,16 @@ import { Dialog, Field } from '../parts/parts.tsx';
 import { visible } from '../parts/text.ts';
 import { ConnectionNotice, useAttention } from './attention.tsx';
 import { ConsoleContext, useConsole, useOwnName } from './console-context.ts';
-import { type Action, activeActions, keysText, SHORTCUTS, tipOf, useActions, useShortcuts } from './shortcuts.ts';
+import {
+  type Action,
+  activeActions,
+  keysText,
+  RowKeys,
+  SHORTCUTS,
+  tipOf,
+  useActions,
+  useShortcuts,
+} from './shortcuts.ts';
 
 const Palette = lazy(() => import('./palette.tsx'));
 
@@ -122,7 +131,7 @@ interface Seen {
 /** Keys of the fields that texts are typed into. */
 const TYPED = [
   { keys: 'Ctrl Enter', what: 'Start, in the field of the task' },
-  { keys: 'Enter', what: 'Send the message' },
+  { keys: 'Enter', what: 'Send the message, or open the row of a list' },
   { keys: '↑', what: 'Restore the last message, in an empty field' },
 ];
 
@@ -327,6 +336,7 @@ function Frame({ seen, children }: { readonly seen: Seen; readonly children: Rea
       </nav>
       <main id="main" tabIndex={-1}>
         <ConnectionNotice />
+        <RowKeys />
         {children}
       </main>
       {paletteActions === undefined ? null : (

@@ -11,8 +11,8 @@ export const SHORTCUTS = {
   allowSession: { keys: 'a', what: 'Allow it for this session' },
   deny: { keys: 'd', what: 'Deny it' },
   stop: { keys: 'Escape Escape', what: 'Stop what runs' },
-  nextItem: { keys: 'j', what: 'Next item of the conversation' },
-  previousItem: { keys: 'k', what: 'Previous item of the conversation' },
+  nextItem: { keys: 'j', what: 'Next row of the list, or item of the conversation' },
+  previousItem: { keys: 'k', what: 'Previous row or item' },
   previousTurn: { keys: '[', what: 'Previous turn' },
   nextTurn: { keys: ']', what: 'Next turn' },
   nextEdit: { keys: 'e', what: 'Next change of a file' },
@@ -70,8 +70,11 @@ export function actionFor(
 const layers = new Set<{ readonly current: readonly Action[] }>();
 let before: Pressed | undefined;
 
-/** All actions of the page that is shown. */
-export const activeActions = (): readonly Action[] => [...layers].flatMap(({ current }) => current);
+/** All actions of the page that is shown, each key once: for what was shown last. */
+export function activeActions(): readonly Action[] {
+  const all = [...layers].flatMap(({ current }) => current);
+  return [...new Map(all.map((action) => [action.keys, action])).values()];
+}
 
 function onKey(event: KeyboardEvent): void {
   const { key, target } = event;
@@ -79,6 +82,15 @@ function onKey(event: KeyboardEvent): void {
   const isCommand = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
   if (['Control', 'Meta', 'Alt', 'Shift'].includes(key)) return;
   if (event.altKey || ((event.ctrlKey || event.metaKey) && !isCommand)) return;
+  if (key === 'Escape' && isTyping) {
+    // A dialog takes it, and a field that has something to clear. Neither is the first of two that stop an agent.
+    const isCleared = target instanceof HTMLInputElement && target.type === 'search' && target.value !== '';
+    if (target.closest('dialog') !== null || isCleared) {
+      before = undefined;
+      return;
+    }
+    target.blur();
+  }
   // While someone types, only what no text has in it counts.
   if (isTyping && key !== 'Escape' && !isCommand) return;
   const pressed = { key: isCommand ? `Mod ${key.toLowerCase()}` : key, at: Date.now() };
@@ -91,6 +103,24 @@ function onKey(event: KeyboardEvent): void {
   if (action === undefined) return;
   event.preventDefault();
   action.run();
+}
+
+/** What a row of a list or a card opens. */
+const ROWS = 'article.card > a:first-of-type, table.list > tbody > tr';
+const OPENS = 'a[href], button';
+
+/** Moves the focus to the row after (1) or before (-1) the one that has it. */
+function goToRow(direction: 1 | -1): void {
+  const rows = [...document.querySelectorAll<HTMLElement>(ROWS)];
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
+  const next = rows[at === -1 ? (direction === 1 ? 0 : rows.length - 1) : at + direction];
+  (next?.matches(OPENS) ? next : next?.querySelector<HTMLElement>(OPENS))?.focus();
+}
+
+/** Goes through the rows of the list that is shown. Drawn before the screen, so that keys of the screen come first. */
+export function RowKeys() {
+  useShortcuts({ nextItem: () => goToRow(1), previousItem: () => goToRow(-1) });
+  return null;
 }
 
 /** Offers actions by key and in the palette while the part of the page is shown. */

@@ -3,9 +3,9 @@ import { useEffect, useState } from 'react';
 import { Link } from 'wouter';
 import type { AgentEntry, AgentLogin } from '../../../bridge/contract/surface.ts';
 import { installAgent, listAgents, logInAgent, testAgent } from '../../data/bridge.ts';
-import { ErrorBox, Since } from '../../parts/parts.tsx';
+import { CopyButton, ErrorBox, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
-import { CopyButton, CopyCurl, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
+import { CopyCurl, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 
 /** The agents of the server: which can be used, what to do about the others, and what each can do. */
@@ -129,6 +129,9 @@ function Care({ agent }: { readonly agent: AgentEntry }) {
           </button>{' '}
           <Link className="unbroken" href={`/console/new?agent=${encodeURIComponent(providerId)}`}>
             New session
+          </Link>{' '}
+          <Link className="unbroken" href={`/console?agent=${encodeURIComponent(providerId)}`}>
+            Sessions
           </Link>
         </>
       ) : null}

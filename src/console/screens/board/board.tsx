@@ -1,10 +1,10 @@
-import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { useEffect, useState } from 'react';
 import { Link } from 'wouter';
 import type { SessionQuery, Summary } from '../../../bridge/contract/workbench.ts';
 import { listAgents, listSessions, sessionAddress } from '../../data/bridge.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
-import { ErrorBox, Since, useFilters } from '../../parts/parts.tsx';
+import { ErrorBox, More, Since, useFilters } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS } from '../../shell/shortcuts.ts';
@@ -21,6 +21,9 @@ const COLUMNS = [
 ] as const;
 
 const POLL_MS = 3000;
+const PAGE = 200;
+/** The server counts no further. */
+const MAX_COUNTED = 1000;
 const VIEWS = [
   { name: 'board', label: 'Board' },
   { name: 'list', label: 'List' },
@@ -38,23 +41,31 @@ export default function Board() {
   const state = STATES.find((one) => one === given.get('state'));
   const view = VIEWS.find(({ name }) => name === given.get('view'))?.name ?? 'board';
   const [swiped, setSwiped] = useState<Summary>();
-  const { data, error } = useQuery({
-    queryKey: ['sessions', search, owner, agent, state],
-    queryFn: () =>
+  const pages = useInfiniteQuery({
+    queryKey: ['sessions', 'board', search, owner, agent, state],
+    queryFn: ({ pageParam }) =>
       listSessions({
-        limit: 200,
+        limit: PAGE,
+        ...(pageParam !== '' && { cursor: pageParam }),
         ...(search !== '' && { search }),
         ...(owner !== '' && { owner }),
         ...(agent !== '' && { providerId: agent }),
         ...(state !== undefined && { state }),
       }),
+    initialPageParam: '',
+    getNextPageParam: ({ nextCursor }) => nextCursor,
     // The rows stay while new ones are read.
     placeholderData: (before) => before,
     ...(live === undefined && { refetchInterval: POLL_MS }),
   });
-  const sessions = data?.sessions ?? [];
+  const { data, error, hasNextPage, isFetching, fetchNextPage } = pages;
+  const sessions = data?.pages.flatMap((page) => page.sessions) ?? [];
   const isFiltered = search !== '' || owner !== '' || agent !== '' || state !== undefined;
-  const isEmpty = data !== undefined && sessions.length === 0;
+  const isEmpty = data !== undefined && sessions.length === 0 && !hasNextPage;
+  // A page may have nothing that the filters let through, and one after it something.
+  useEffect(() => {
+    if (sessions.length === 0 && hasNextPage && !isFetching) void fetchNextPage();
+  }, [sessions.length, hasNextPage, isFetching, fetchNextPage]);
   return (
     <>
       <header className="bar">
@@ -114,10 +125,11 @@ export default function Board() {
         <Columns
           sessions={sessions}
           isArchive={state === 'archived'}
-          counts={isFiltered ? undefined : data?.counts}
+          counts={isFiltered ? undefined : data?.pages[0]?.counts}
           onSwiped={setSwiped}
         />
       )}
+      <More of={pages}>Older sessions</More>
     </>
   );
 }
@@ -140,8 +152,10 @@ function AgentChoice({ agent, onChange }: { readonly agent: string; readonly onC
 function OwnerChoice({ owner, onChange }: { readonly owner: string; readonly onChange: (owner: string) => void }) {
   const teams = useOwnTeams();
   const own = useOwnName();
+  const { person } = useConsole();
+  const seesOthers = person?.permissions.includes('admin.bridge.read') === true;
   const known = [{ owner: own, name: 'mine' }, ...teams.map(({ id, name }) => ({ owner: ownerOfTeam(id), name }))];
-  if (teams.length === 0 && owner === '') return null;
+  if (teams.length === 0 && owner === '' && !seesOthers) return null;
   const others = owner === '' || known.some((one) => one.owner === owner) ? [] : [{ owner, name: owner }];
   return (
     <select aria-label="Whose sessions" value={owner} onChange={({ target }) => onChange(target.value)}>
@@ -199,7 +213,7 @@ function Columns({ sessions, isArchive, counts, onSwiped }: ColumnsProps) {
       {(isArchive ? ARCHIVE : COLUMNS).map(({ state, title, count }) => (
         <section key={state} className={`column ${state}`} aria-label={title}>
           <h2>
-            {title} <small>{counts?.[count] ?? ''}</small>
+            {title} <small>{counts === undefined ? '' : countedText(counts[count])}</small>
           </h2>
           {sessions
             .filter((session) => session.state === state)
@@ -216,6 +230,8 @@ function Columns({ sessions, isArchive, counts, onSwiped }: ColumnsProps) {
     </div>
   );
 }
+
+const countedText = (count: number) => `${countText(count)}${count < MAX_COUNTED ? '' : '+'}`;
 
 /** The same cards, by the folder that the agents work in. */
 function Folders({ sessions }: { readonly sessions: readonly Summary[] }) {

@@ -10,7 +10,7 @@ import {
   sessionAddress,
   trestle,
 } from '../../data/bridge.ts';
-import { ErrorBox, Since } from '../../parts/parts.tsx';
+import { ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { useWork } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
@@ -199,12 +199,12 @@ function CardActions({ session }: { readonly session: Summary }) {
   const queries = useQueryClient();
   const work = useWork();
   const team = useTeamOf(owner);
-  const [renamed, setRenamed] = useState<string>();
+  const [isRenaming, setRenaming] = useState(false);
   const name: SessionName = { sessionId, ...(owner !== own && { owner }) };
   const act = (action: () => Promise<unknown>) =>
     work.run(async () => {
       await action();
-      setRenamed(undefined);
+      setRenaming(false);
       await queries.invalidateQueries({ queryKey: ['sessions'] });
     });
   const isRunning = isStoppable(session);
@@ -221,7 +221,7 @@ function CardActions({ session }: { readonly session: Summary }) {
               Stop
             </button>
           ) : null}
-          <button type="button" onClick={() => setRenamed(title)}>
+          <button type="button" onClick={() => setRenaming(true)}>
             Rename
           </button>
           <button type="button" onClick={() => act(() => changeSession(name, { archived: state !== 'archived' }))}>
@@ -229,23 +229,13 @@ function CardActions({ session }: { readonly session: Summary }) {
           </button>
         </div>
       </details>
-      {renamed === undefined ? null : (
-        <form
-          className="with-button"
-          onSubmit={(event) => {
-            event.preventDefault();
-            if (renamed.trim() !== '') act(() => changeSession(name, { title: renamed.trim() }));
-          }}
-        >
-          <input
-            aria-label="Title"
-            value={renamed}
-            maxLength={200}
-            onChange={({ target }) => setRenamed(target.value)}
-          />
-          <button type="submit">Rename</button>
-        </form>
-      )}
+      {isRenaming ? (
+        <RenameForm
+          title={title}
+          onRename={(next) => act(() => changeSession(name, { title: next }))}
+          onCancel={() => setRenaming(false)}
+        />
+      ) : null}
       <ErrorBox error={work.problem} />
     </>
   );

@@ -23,7 +23,7 @@ export default function NewSession() {
 }
 
 const LAST_FOLDER = 'trestle.folder';
-/** The files are kept as those of a session that has no name yet. */
+/** The task and the files are kept as those of a session that has no name yet. */
 const UNNAMED = { sessionId: '' };
 
 export function NewSessionForm() {
@@ -31,7 +31,6 @@ export function NewSessionForm() {
   const [, go] = useLocation();
   const [given] = useSearchParams();
   const id = useId();
-  const [prompt, setPrompt] = useState(given.get('prompt') ?? '');
   const [agent, setAgent] = useState(given.get('agent') ?? '');
   const [model, setModel] = useState(given.get('model') ?? '');
   const [folder, setFolder] = useState(given.get('folder') ?? localStorage.getItem(LAST_FOLDER) ?? '');
@@ -42,7 +41,14 @@ export function NewSessionForm() {
   const teams = useOwnTeams();
   const [team, setTeam] = useState(given.get('team') ?? '');
   const client = trestle(system.signIn, team);
-  const { files } = useDraft(keyOf(UNNAMED));
+  const { files, text } = useDraft(keyOf(UNNAMED));
+  // A task that a link gives is not kept: the one that was being written stays for later.
+  const [ofLink, setOfLink] = useState(given.get('prompt'));
+  const prompt = ofLink ?? text;
+  function setPrompt(next: string): void {
+    if (ofLink === null) changeDraft(keyOf(UNNAMED), { text: next });
+    else setOfLink(next);
+  }
   const keepFiles = (kept: typeof files) => changeDraft(keyOf(UNNAMED), { files: kept });
   const [isUploading, setUploading] = useState(false);
   async function attach(given: readonly File[]): Promise<void> {
@@ -77,7 +83,7 @@ export function NewSessionForm() {
     const key = keyOf({ sessionId, ...(team !== '' && { owner: ownerOfTeam(team) }) });
     try {
       await rememberTurn(key, turn, { waitMs: STARTED_MS });
-      keepFiles([]);
+      changeDraft(keyOf(UNNAMED), ofLink === null ? { text: '', files: [] } : { files: [] });
       keepPermissionChoice(key, permissions);
       if (folder !== '') localStorage.setItem(LAST_FOLDER, folder);
       const owner = team === '' ? '' : `?owner=${encodeURIComponent(ownerOfTeam(team))}`;

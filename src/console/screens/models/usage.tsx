@@ -48,7 +48,7 @@ export default function Usage() {
   });
   const daily = useQuery({
     queryKey: ['usage', group, days, 'daily'],
-    queryFn: () => readUsage({ group_by: group, then_by: 'day', from, tz: TIME_ZONE }),
+    queryFn: () => readUsage({ group_by: group, then_by: days === 1 ? 'hour' : 'day', from, tz: TIME_ZONE }),
     placeholderData: keepPreviousData,
   });
   const before = useQuery({
@@ -149,19 +149,30 @@ function useNames(group: Group): NameOf {
   return (value) => visible(names.get(value) ?? (value === '' ? 'nobody' : value));
 }
 
+const HOURS = Array.from({ length: 24 }, (_, hour) => `${`${hour}`.padStart(2, '0')}:00`);
+
+function daysOf(from: string, to: string): readonly string[] {
+  const days: string[] = [];
+  for (let at = Date.parse(from); at <= Date.parse(to); at += DAY_MS)
+    days.push(new Date(at).toISOString().slice(0, 10));
+  return days;
+}
+
 interface DailyChartProps {
   readonly report: UsageReport;
   readonly metric: Metric;
   readonly nameOf: NameOf;
 }
 
-/** The groups with most of what is shown, day by day; the others are one. */
+/** The groups with most of what is shown, for each day, or each hour of a single day; the others are one. */
 function DailyChart({ report, metric, nameOf }: DailyChartProps) {
   const { data, from, to, group_by: group } = report;
   const { label, read, text } = METRICS[metric];
-  const axis: string[] = [];
-  for (let at = Date.parse(from); at <= Date.parse(to); at += DAY_MS)
-    axis.push(new Date(at).toISOString().slice(0, 10));
+  const isOneDay = report.then_by === 'hour';
+  const axis = isOneDay ? HOURS : daysOf(from, to);
+  /** Where a row belongs on the axis: an hour is named by its beginning. */
+  const placeOf = ({ group: name, bucket = '' }: UsageReport['data'][number]) =>
+    isOneDay ? `${bucket.slice(11, 13)}:00` : group === 'day' ? name : bucket;
   if (data.length === 0) return null;
   const sums = new Map<string, number>();
   for (const row of data) {
@@ -171,17 +182,17 @@ function DailyChart({ report, metric, nameOf }: DailyChartProps) {
   const ranked = [...sums.keys()].sort((a, b) => (sums.get(b) ?? 0) - (sums.get(a) ?? 0));
   const shown = ranked.length > MAX_SERIES ? ranked.filter((name) => name !== OTHERS).slice(0, MAX_SERIES - 1) : ranked;
   const valuesOf = (isIn: (name: string) => boolean) =>
-    axis.map((day) =>
+    axis.map((place) =>
       data
-        .filter((row) => (group === 'day' ? row.group === day : row.bucket === day && isIn(row.group)))
+        .filter((row) => placeOf(row) === place && (group === 'day' || isIn(row.group)))
         .reduce((sum, row) => sum + read(row), 0),
     );
   const series = shown.map((name) => ({ name: nameOf(name), values: valuesOf((one) => one === name) }));
   if (shown.length < ranked.length) series.push({ name: OTHERS, values: valuesOf((one) => !shown.includes(one)) });
+  const each = isOneDay ? 'hour' : 'day';
+  const span = isOneDay ? from : `${from} to ${to}`;
   const by = group === 'day' ? '' : ` by ${GROUP_NAMES[group] ?? group}`;
-  return (
-    <BarChart label={`${label} for each day${by}, ${from} to ${to}`} axis={axis} series={series} valueText={text} />
-  );
+  return <BarChart label={`${label} for each ${each}${by}, ${span}`} axis={axis} series={series} valueText={text} />;
 }
 
 interface ReportProps {
@@ -258,12 +269,15 @@ interface CallsLinkProps {
   readonly to: string;
 }
 
+/** Rows of a report that stand for several groups, or for none. */
+const NOT_NAMES: ReadonlySet<string> = new Set(['', 'none', OTHERS, 'unknown']);
+
 /** Leads to the calls that a row counts, where the list of calls can be filtered by it. */
 function CallsLink({ group, value, name, from, to }: CallsLinkProps) {
   const filter =
     group === 'day'
       ? { from: value, to: value }
-      : ['model', 'key', 'api'].includes(group)
+      : ['model', 'key', 'api', 'owner'].includes(group) && !NOT_NAMES.has(value)
         ? { [group]: value, from, to }
         : undefined;
   if (filter === undefined) return name;

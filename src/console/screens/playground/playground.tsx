@@ -7,9 +7,9 @@ import { listModels } from '../../data/completions.ts';
 import { storedList } from '../../data/permission-choice.ts';
 import { BASE } from '../../data/request.ts';
 import { CompareDialog } from '../../parts/diff.tsx';
-import { Dialog, ErrorBox } from '../../parts/parts.tsx';
+import { CopyButton, Dialog, ErrorBox } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
-import { CopyButton } from '../../parts/work.tsx';
+
 import { useConsole } from '../../shell/console-context.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
 import { AttachedFiles, takesFiles } from '../session/attachments.tsx';

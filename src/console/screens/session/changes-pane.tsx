@@ -4,7 +4,8 @@ import { keyOf, listChanges, readDiff, type SessionName } from '../../data/bridg
 import type { Item } from '../../live/fold-updates.ts';
 import { DiffView } from '../../parts/diff.tsx';
 import { type FileChange, patchOf } from '../../parts/diff-lines.ts';
-import { CopyButton } from '../../parts/work.tsx';
+import { CopyButton } from '../../parts/parts.tsx';
+
 import { addToDraft } from './next-message.ts';
 
 /** The folder is not compared more often while an agent works. */

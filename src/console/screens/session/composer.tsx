@@ -1,5 +1,6 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { memo, useEffect, useId, useRef, useState } from 'react';
+import { Link } from 'wouter';
 import type { SessionView } from '../../../bridge/contract/workbench.ts';
 import {
   changeSession,
@@ -17,7 +18,7 @@ import {
   type PermissionChoice,
   permissionChoice,
 } from '../../data/permission-choice.ts';
-import { ErrorBox, NotSentYet } from '../../parts/parts.tsx';
+import { codeOf, ErrorBox, NotSentYet } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
 import { useTeamOf } from '../teams/own-teams.ts';
@@ -118,7 +119,14 @@ export const Composer = memo(function Composer({ name, isRunning, view, turns }:
       {...takesFiles((given) => void attach(given))}
     >
       <QueuedMessages name={name} queued={queued} onProblem={setProblem} />
-      <ErrorBox error={problem} />
+      <ErrorBox error={problem}>
+        {codeOf(problem) === LOST ? (
+          <p>
+            The agent has lost the conversation, which you can still read here.{' '}
+            <Link href={`/console/new?${startQuery(view, text)}`}>Start a new session with this message</Link>
+          </p>
+        ) : null}
+      </ErrorBox>
       <NotSentYet isWaiting={isUntaken} />
       <AttachedFiles
         files={files}
@@ -185,6 +193,19 @@ export const Composer = memo(function Composer({ name, isRunning, view, turns }:
     </form>
   );
 });
+
+/** The code of a session that its agent cannot continue. */
+const LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
+
+/** What a session that takes the place of a lost one begins with. */
+function startQuery(view: SessionView | undefined, prompt: string): URLSearchParams {
+  const { providerId = '', folder = '' } = view?.session ?? {};
+  return new URLSearchParams({
+    prompt,
+    ...(providerId !== '' && { agent: providerId }),
+    ...(folder !== '' && { folder }),
+  });
+}
 
 interface QueuedMessagesProps {
   readonly name: SessionName;

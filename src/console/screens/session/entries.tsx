@@ -27,14 +27,7 @@ interface EntryProps extends TurnActions {
 export const Entry = memo(function Entry({ item, turn, folder, ...actions }: EntryProps) {
   switch (item.kind) {
     case 'start':
-      return turn === undefined ? null : (
-        <div className="prompt">
-          <pre>{visible(turn.prompt)}</pre>
-          {turn.attachments.length === 0 ? null : (
-            <p className="quiet">With {turn.attachments.map(({ name }) => visible(name)).join(', ')}</p>
-          )}
-        </div>
-      );
+      return <Prompt text={turn?.prompt ?? item.prompt} attachments={turn?.attachments ?? []} />;
     case 'text':
       return <Markdown text={item.text} />;
     case 'thinking':
@@ -61,6 +54,18 @@ export const Entry = memo(function Entry({ item, turn, folder, ...actions }: Ent
       return <TurnEnd item={item} turn={turn} {...actions} />;
   }
 });
+
+function Prompt({ text, attachments }: { readonly text: string } & Pick<Turn, 'attachments'>) {
+  if (text === '' && attachments.length === 0) return null;
+  return (
+    <div className="prompt">
+      <pre>{visible(text)}</pre>
+      {attachments.length === 0 ? null : (
+        <p className="quiet">With {attachments.map(({ name }) => visible(name)).join(', ')}</p>
+      )}
+    </div>
+  );
+}
 
 interface TurnEndProps extends TurnActions, Pick<EntryProps, 'turn'> {
   readonly item: Extract<Item, { kind: 'end' }>;
@@ -179,7 +184,7 @@ function inputText(input: unknown): string {
 
 /** What `c` copies of an item. */
 export function copyText(item: Item | Group, turn: Turn | undefined): string {
-  if (item.kind === 'start') return turn?.prompt ?? '';
+  if (item.kind === 'start') return turn?.prompt ?? item.prompt;
   if (item.kind === 'end') return turn?.output ?? item.message;
   if (item.kind === 'group') return item.calls.map(({ title }) => title).join('\n');
   if (item.kind === 'tool') return [item.call.title, outputText(item.call.output)].filter(Boolean).join('\n');

@@ -2,6 +2,8 @@ import { useEffect, useState } from 'react';
 import type { Permission, PermissionAnswer } from '../../../bridge/contract/workbench.ts';
 import { answerPermission } from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
+import { DiffView } from '../../parts/diff.tsx';
+import type { FileChange } from '../../parts/diff-lines.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
 import { shortPath, spanText, visible } from '../../parts/text.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
@@ -9,6 +11,8 @@ import { useShortcuts } from '../../shell/shortcuts.ts';
 interface PermissionCardProps {
   readonly permission: Permission;
   readonly agent: string;
+  /** What the agent has said about the change that it wants to make. */
+  readonly changes?: readonly FileChange[];
   readonly onAnswered: () => void;
 }
 
@@ -45,7 +49,7 @@ export function useNow(): number {
 }
 
 /** A question of an agent: what it wants to do, exactly, and the answers. */
-export function PermissionCard({ permission, agent, onAnswered }: PermissionCardProps) {
+export function PermissionCard({ permission, agent, changes = [], onAnswered }: PermissionCardProps) {
   const { permissionId, title, folder, toolKind, input, expiresAt } = permission;
   const { answer: send, problem, isSending } = useAnswer(permissionId, onAnswered);
   const [isSeen, setSeen] = useState(false);
@@ -74,6 +78,9 @@ export function PermissionCard({ permission, agent, onAnswered }: PermissionCard
           {agent} asks: {toolKind === 'execute' ? 'run a command' : toolKind === 'edit' ? 'change a file' : toolKind}
         </h2>
         <pre>{visible(command)}</pre>
+        {changes.map((change) => (
+          <DiffView key={change.path} change={change} folder={folder} open />
+        ))}
         <p className="quiet">
           in {visible(shortPath(folder))} · {spanText(expiresAt - now)} left
         </p>

@@ -1,6 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { memo, useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useParams, useSearchParams } from 'wouter';
+import type { Permission } from '../../../bridge/contract/workbench.ts';
 import type { Live } from '../../../client/trestle-client.ts';
 import {
   changeSession,
@@ -15,10 +16,12 @@ import {
   trestle,
 } from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
+import type { Item } from '../../live/fold-updates.ts';
 import { openSessionStream, type SessionStream } from '../../live/session-stream.ts';
-import { Dialog, ErrorBox, Since } from '../../parts/parts.tsx';
+import type { FileChange } from '../../parts/diff-lines.ts';
+import { CopyButton, Dialog, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
-import { CopyButton, CopyCurl } from '../../parts/work.tsx';
+import { CopyCurl } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS, tipOf, useShortcuts } from '../../shell/shortcuts.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
@@ -167,7 +170,9 @@ export default function SessionScreen() {
               onAnswered: () => void queries.invalidateQueries({ queryKey: ['session', name] }),
             };
             const { permissionId, form } = permission;
-            if (form === null) return <PermissionCard key={permissionId} {...card} />;
+            if (form === null) {
+              return <PermissionCard key={permissionId} changes={changesOf(folded.items, permission)} {...card} />;
+            }
             return <QuestionCard key={permissionId} form={form} {...card} />;
           })}
           <Composer name={name} isRunning={isRunning} view={view.data} turns={turns.data?.turns ?? NO_TURNS} />
@@ -196,6 +201,16 @@ export default function SessionScreen() {
       )}
     </div>
   );
+}
+
+const NO_CHANGES: readonly FileChange[] = [];
+
+/** The changes that an agent asks for, where it has reported them before. */
+function changesOf(items: readonly Item[], { turnId, toolCallId }: Permission): readonly FileChange[] {
+  const found = items.findLast(
+    (item) => item.kind === 'tool' && item.turnId === turnId && item.call.toolCallId === toolCallId,
+  );
+  return found?.kind === 'tool' ? (found.call.changes ?? NO_CHANGES) : NO_CHANGES;
 }
 
 /** The stream of a screen that React has begun to draw and not shown yet. */
@@ -246,13 +261,32 @@ const Header = memo(function Header(props: HeaderProps) {
   const [isOnPhone, setOnPhone] = useState(false);
   const apart = steps.filter(({ workingDirectory }) => workingDirectory?.includes(WORKTREES));
   const isApart = apart.length > 0 || session?.folder.includes(WORKTREES) === true;
-  const [title, setTitle] = useState<string>();
+  const [isRenaming, setRenaming] = useState(false);
+  /** Where the focus returns when the title is no field any more. */
+  const heading = useRef<HTMLButtonElement>(null);
+  const hasRenamed = useRef(false);
+  useEffect(() => {
+    if (hasRenamed.current && !isRenaming) heading.current?.focus();
+    hasRenamed.current = isRenaming;
+  }, [isRenaming]);
   const agentSession = trestle(system.signIn, useTeamOf(name.owner)).session(name.sessionId);
   // Others may have a session of the same name.
   const owner = session?.owner ?? name.owner;
   const whose = owner === undefined ? {} : { owner };
   const ownerText = useOwnerText();
-  const stop = () => void agentSession.cancel(whose).then(() => setProblem(undefined), setProblem);
+  /** From the click until the turn has ended: an agent may take seconds. */
+  const [isStopping, setStopping] = useState(false);
+  useEffect(() => {
+    if (!isRunning) setStopping(false);
+  }, [isRunning]);
+  function stop(): void {
+    setStopping(true);
+    setProblem(undefined);
+    agentSession.cancel(whose).catch((error: unknown) => {
+      setStopping(false);
+      setProblem(error);
+    });
+  }
   useShortcuts({ ...(isRunning && { stop }) });
   async function change(changes: Parameters<typeof changeSession>[1]): Promise<void> {
     try {
@@ -266,23 +300,21 @@ const Header = memo(function Header(props: HeaderProps) {
   const state = session?.state.replace('_', ' ') ?? '';
   return (
     <header className="bar session-bar">
-      {title === undefined ? (
+      {isRenaming ? (
+        <RenameForm
+          title={session?.title ?? ''}
+          onRename={(title) => {
+            setRenaming(false);
+            void change({ title });
+          }}
+          onCancel={() => setRenaming(false)}
+        />
+      ) : (
         <h1>
-          <button type="button" className="plain" title="Rename" onClick={() => setTitle(session?.title ?? '')}>
+          <button ref={heading} type="button" className="plain" title="Rename" onClick={() => setRenaming(true)}>
             {titleText(session?.title ?? name.sessionId)}
           </button>
         </h1>
-      ) : (
-        <form
-          onSubmit={(event) => {
-            event.preventDefault();
-            if (title.trim() !== '') void change({ title: title.trim() });
-            setTitle(undefined);
-          }}
-        >
-          <input aria-label="Title" value={title} maxLength={200} onChange={(event) => setTitle(event.target.value)} />
-          <button type="submit">Rename</button>
-        </form>
       )}
       {session === undefined ? null : (
         <>
@@ -304,7 +336,7 @@ const Header = memo(function Header(props: HeaderProps) {
       )}
       {isRunning ? (
         <button type="button" className="stop" title={tipOf('stop')} onClick={stop}>
-          Stop <kbd>{keysText(SHORTCUTS.stop.keys)}</kbd>
+          {isStopping ? 'Stopping …' : 'Stop'} <kbd>{keysText(SHORTCUTS.stop.keys)}</kbd>
         </button>
       ) : null}
       <details className="menu">
@@ -346,7 +378,10 @@ const Header = memo(function Header(props: HeaderProps) {
           <button
             type="button"
             className="danger"
-            onClick={() => void agentSession.close(whose).then(() => go('/console'), setProblem)}
+            onClick={() => {
+              setClosing(false);
+              void agentSession.close(whose).then(() => go('/console'), setProblem);
+            }}
           >
             Remove it
           </button>
