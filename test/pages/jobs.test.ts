@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import { startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { openPage, untilEqual } from './open-page.ts';
 
@@ -80,5 +82,47 @@ test('jobs: submitted, followed, stopped, run again; with their deliveries, and 
   await page.getByRole('link', { name: 'To the jobs' }).click();
   await row.waitFor();
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
+  assert.deepEqual(problems, []);
+});
+
+test('schedules say in words when they run, in the folder that was chosen; a job has one too', async (t) => {
+  const folder = await temporaryFolder(t);
+  const config = join(folder, 'trestle.yaml');
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  await writeFile(config, JSON.stringify({ agents: { catalog: ['scripted'], default: 'scripted', custom } }));
+  const program = await startProgram(t, { args: ['--config', config] });
+  const { page, problems } = await openPage(t, `${program.url}/console/schedules`, { timezoneId: 'Europe/Berlin' });
+  await page.getByRole('button', { name: 'New schedule' }).click();
+  const dialog = page.getByRole('dialog', { name: 'New schedule' });
+  await dialog.getByText('Runs Monday to Friday at 08:00 (Europe/Berlin).').waitFor();
+  await dialog.getByLabel('When').fill('6h');
+  await dialog.getByText('Runs every 6 hours.').waitFor();
+  await dialog.getByLabel('When').fill('30 7 * * 1');
+  await dialog.getByLabel('What should be done?').fill('say hello');
+  await dialog.getByLabel('Folder').fill(folder);
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  const row = page.getByRole('row', { name: /say hello/ });
+  await row.getByText('every Monday at 07:30').waitFor();
+  await row.getByText('30 7 * * 1').waitFor();
+  await row.getByRole('button', { name: 'say hello' }).click();
+  await page.getByRole('dialog').getByText(`in ${folder}`).waitFor();
+  await page.keyboard.press('Escape');
+  await row.getByRole('button', { name: 'Run now' }).click();
+  await page.getByText('completed', { exact: true }).waitFor();
+
+  await page.goto(`${program.url}/console/jobs`);
+  await page.getByRole('button', { name: 'New job' }).click();
+  const job = page.getByRole('dialog', { name: 'New job' });
+  await job.getByLabel('What should be done?').fill('edit made.txt here');
+  await job.getByLabel('Folder').fill(folder);
+  await job.getByRole('button', { name: 'Submit' }).click();
+  await page.getByRole('heading', { name: 'edit made.txt here' }).waitFor();
+  await page.getByText('completed', { exact: true }).waitFor();
+  assert.equal(await readFile(join(folder, 'made.txt'), 'utf8'), 'here\n');
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  const copied = await page.evaluate<string>('navigator.clipboard.readText()');
+  const shown = JSON.parse((await promisify(execFile)('sh', ['-c', copied])).stdout) as { result: { status: string } };
+  assert.equal(shown.result.status, 'completed');
   assert.deepEqual(problems, []);
 });

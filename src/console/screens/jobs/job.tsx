@@ -6,7 +6,7 @@ import { sessionAddress, trestle } from '../../data/bridge.ts';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Moment, Since } from '../../parts/parts.tsx';
 import { countText, spanText, titleText, visible } from '../../parts/text.ts';
-import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
+import { Confirm, CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { JobState, jobAddress } from './jobs.tsx';
 
@@ -101,6 +101,10 @@ function Header({ job }: { readonly job: JobDetails }) {
           Stop
         </button>
       ) : null}
+      <CopyCurl
+        path="/acp/rpc"
+        body={{ jsonrpc: '2.0', id: 1, method: 'app.jobs.get', params: { jobId: job.jobId } }}
+      />
       <WorkNotes work={work} />
       {isStopping ? (
         <Confirm

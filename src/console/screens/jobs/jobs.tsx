@@ -8,6 +8,7 @@ import { AgentField, Dialog, ErrorBox, Moment, More, Since, TaskField, useFilter
 import { spanText, titleText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
+import { FolderField } from '../board/new-session.tsx';
 
 const STATES = ['pending', 'running', 'completed', 'failed'] as const;
 const PRIORITIES = ['high', 'normal', 'low'] as const;
@@ -189,10 +190,13 @@ function NewJob({ onClose }: { readonly onClose: () => void }) {
   const work = useWork();
   const [prompt, setPrompt] = useState('');
   const [agent, setAgent] = useState('');
+  const [folder, setFolder] = useState('');
   const [priority, setPriority] = useState<(typeof PRIORITIES)[number]>('normal');
   const [retries, setRetries] = useState(0);
   const client = trestle(system.signIn);
   const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
+  // Runs have a form of their own.
+  const agents = (capabilities.data?.providerCatalog ?? []).filter(({ providerId }) => providerId !== 'multi-agent');
   function submit(event: FormEvent): void {
     event.preventDefault();
     work.run(async () => {
@@ -201,6 +205,7 @@ function NewJob({ onClose }: { readonly onClose: () => void }) {
         priority,
         retries,
         ...(agent !== '' && { providerId: agent }),
+        ...(folder.trim() !== '' && { workingDirectory: folder.trim() }),
       });
       go(jobAddress(jobId));
     });
@@ -209,7 +214,8 @@ function NewJob({ onClose }: { readonly onClose: () => void }) {
     <Dialog title="New job" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
         <TaskField value={prompt} onChange={setPrompt} />
-        <AgentField value={agent} onChange={setAgent} agents={capabilities.data?.providerCatalog ?? []} isOpen />
+        <AgentField value={agent} onChange={setAgent} agents={agents} isOpen />
+        <FolderField folder={folder} team="" onChange={setFolder} />
         <div className="field">
           <label htmlFor={`${id}-priority`}>Priority</label>
           <select

@@ -11,10 +11,12 @@ import {
   removeSchedule,
   runSchedule,
 } from '../../data/bridge.ts';
+import { cronText, everyText } from '../../parts/cron-text.ts';
 import { AgentField, Dialog, ErrorBox, Field, Moment, More, TaskField } from '../../parts/parts.tsx';
 import { TIME_ZONE, visible } from '../../parts/text.ts';
-import { Confirm, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
+import { Confirm, CopyCurl, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useOwnName } from '../../shell/console-context.ts';
+import { FolderField } from '../board/new-session.tsx';
 import { JobTabs, jobAddress } from './jobs.tsx';
 
 /** Schedules fire without anyone looking: the list is read again now and then. */
@@ -117,7 +119,9 @@ function Table({ schedules, work, onChanged, onShow, onRemove }: TableProps) {
                   {visible(schedule.name)}
                 </button>
               </td>
-              <td data-name="When">{whenText(schedule)}</td>
+              <td data-name="When">
+                <When schedule={schedule} />
+              </td>
               <td data-name="Next">{schedule.nextAt === null ? 'paused' : <Moment at={schedule.nextAt} />}</td>
               <td data-name="Last">
                 <LastTime schedule={schedule} />
@@ -168,11 +172,18 @@ function LastTime({ schedule: { last, lastJobId } }: { readonly schedule: Schedu
   );
 }
 
-const UNITS: Readonly<Record<string, string>> = { m: 'minutes', h: 'hours', d: 'days' };
-
-function whenText({ cron, every, timezone }: Schedule): string {
-  if (every === null) return `${cron ?? ''} (${timezone})`;
-  return `every ${every.slice(0, -1)} ${UNITS[every.slice(-1)] ?? ''}`;
+/** In words, with the pattern; a zone is named where it is another one than that of the page. */
+function When({ schedule: { cron, every, timezone } }: { readonly schedule: Schedule }) {
+  if (every !== null) return everyText(every);
+  const words = cronText(cron ?? '');
+  const zone = timezone === TIME_ZONE ? '' : ` ${timezone}`;
+  return (
+    <>
+      {words === undefined ? '' : `${words}${zone} `}
+      <code className="quiet">{visible(cron ?? '')}</code>
+      {words === undefined ? zone : ''}
+    </>
+  );
 }
 
 /** A list has no times: they are read for one schedule. */
@@ -187,6 +198,10 @@ function Details({ scheduleId, onClose }: { readonly scheduleId: string; readonl
       {data === undefined ? null : (
         <>
           <pre className="code">{visible(data.task.taskPrompt ?? '')}</pre>
+          <p>
+            <When schedule={data} />
+            {data.task.workingDirectory === undefined ? '' : ` · in ${visible(data.task.workingDirectory)}`}
+          </p>
           <h3>The next times</h3>
           {data.upcoming.length === 0 ? <p>None: the schedule is paused.</p> : null}
           <ol>
@@ -196,6 +211,7 @@ function Details({ scheduleId, onClose }: { readonly scheduleId: string; readonl
               </li>
             ))}
           </ol>
+          <CopyCurl path={`/api/bridge/schedules/${encodeURIComponent(data.scheduleId)}`} />
         </>
       )}
     </Dialog>
@@ -208,15 +224,21 @@ function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readon
   const [prompt, setPrompt] = useState('');
   const [name, setName] = useState('');
   const [agent, setAgent] = useState('');
+  const [folder, setFolder] = useState('');
   const [when, setWhen] = useState('0 8 * * 1-5');
+  const isDuration = /^\d+[mhd]$/.test(when.trim());
+  const words = isDuration ? everyText(when.trim()) : cronText(when);
   function submit(event: FormEvent): void {
     event.preventDefault();
-    const isDuration = /^\d+[mhd]$/.test(when.trim());
     work.run(async () => {
       await createSchedule({
         name: name.trim() || (prompt.trim().split('\n')[0] ?? '').slice(0, 60),
         ...(isDuration ? { every: when.trim() } : { cron: when.trim(), timezone: TIME_ZONE }),
-        task: { taskPrompt: prompt.trim(), ...(agent !== '' && { providerId: agent }) },
+        task: {
+          taskPrompt: prompt.trim(),
+          ...(agent !== '' && { providerId: agent }),
+          ...(folder.trim() !== '' && { workingDirectory: folder.trim() }),
+        },
       });
       await onMade();
       onClose();
@@ -234,6 +256,9 @@ function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readon
           maxLength={120}
           hint="A cron pattern (minute, hour, day of month, month, day of week), or a duration such as 30m, 6h or 1d."
         />
+        <p className="quiet" role="status">
+          {words === undefined ? '' : `Runs ${words}${isDuration ? '' : ` (${TIME_ZONE})`}.`}
+        </p>
         <Field label="Name" value={name} onChange={setName} maxLength={200} hint="The task unless given." />
         <AgentField
           value={agent}
@@ -241,6 +266,7 @@ function NewSchedule({ onClose, onMade }: { readonly onClose: () => void; readon
           agents={(agents.data ?? []).map((one) => ({ ...one, enabled: one.state === 'ok' }))}
           isOpen
         />
+        <FolderField folder={folder} team="" onChange={setFolder} />
         <button type="submit" className="primary" disabled={work.isBusy || prompt.trim() === ''}>
           Create
         </button>
