@@ -67,6 +67,17 @@ test('a sequence and a conversation are built, drawn, and opened step by step', 
   await page.getByLabel('Message').waitFor();
   await untilEqual(() => page.getByLabel('Message').inputValue(), 'short: facts of a Sequence');
 
+  // The form begins with the steps of the run, and what is changed there is run.
+  await page.goBack();
+  await page.getByRole('link', { name: 'Run again …' }).click();
+  await untilEqual(() => page.getByLabel('What should be done?').inputValue(), 'a Sequence');
+  const first = page.getByRole('group', { name: 'Step 1' });
+  await untilEqual(() => first.getByLabel('Prompt').inputValue(), 'facts of {{input}}');
+  await untilEqual(() => first.getByLabel('Name of its output').inputValue(), 'facts');
+  await page.getByRole('group', { name: 'Step 2' }).getByLabel('Prompt').fill('longer: {{facts}}');
+  await page.getByRole('button', { name: 'Start the run' }).click();
+  await outputs.getByText('longer: facts of a Sequence').waitFor();
+
   await start(page, 'Conversation', [{ agent: 'builtin' }, { agent: 'builtin' }]);
   await page.getByText('Ended: max turns').waitFor();
   await untilEqual(() => page.getByRole('link', { name: 'Step 1, builtin: completed' }).count(), 2, 'two rounds');

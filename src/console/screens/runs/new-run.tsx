@@ -1,12 +1,13 @@
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
-import { useLocation } from 'wouter';
+import { useLocation, useSearchParams } from 'wouter';
 import { trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
 import { AgentField, ErrorBox, TaskField } from '../../parts/parts.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { FolderField, PermissionField } from '../board/new-session.tsx';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
+import { type EarlierRun, readEarlierRun } from './earlier-run.ts';
 
 const MODES = [
   { value: 'sequence', label: 'Sequence', text: 'One step after the other, until one fails.' },
@@ -32,19 +33,47 @@ interface StepInput {
 
 const MAX_STEPS = 64;
 
-/** Several agents for one task. */
+/** Several agents for one task. `/console/runs/new?from=…&turn=…` begins with the task and the steps of an earlier run. */
 export default function NewRun() {
+  const [given] = useSearchParams();
+  const [from, turn, owner] = ['from', 'turn', 'owner'].map((name) => given.get(name) ?? undefined);
+  const before = useQuery({
+    queryKey: ['earlier-run', from, turn, owner],
+    queryFn: async () => (await readEarlierRun({ sessionId: from ?? '', owner }, turn ?? '')) ?? null,
+    enabled: from !== undefined && turn !== undefined,
+    staleTime: Number.POSITIVE_INFINITY,
+    retry: false,
+  });
+  if (before.isLoading) return <p className="quiet loading">Loading …</p>;
+  return (
+    <section className="page">
+      <h1>New run</h1>
+      <ErrorBox error={before.error} />
+      {before.data === null ? <p className="quiet">The steps of that run are not stored any more.</p> : null}
+      <RunForm before={before.data ?? undefined} />
+    </section>
+  );
+}
+
+function RunForm({ before }: { readonly before: EarlierRun | undefined }) {
   const { system } = useConsole();
   const [, go] = useLocation();
   const id = useId();
   const client = trestle(system.signIn);
   const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
   const agents = (capabilities.data?.providerCatalog ?? []).filter(({ providerId }) => providerId !== 'multi-agent');
-  const [task, setTask] = useState('');
-  const [mode, setMode] = useState<(typeof MODES)[number]['value']>('sequence');
-  const [steps, setSteps] = useState<readonly StepInput[]>([newStep(1), newStep(2)]);
+  const [task, setTask] = useState(before?.task ?? '');
+  const [mode, setMode] = useState(MODES.find(({ value }) => value === before?.mode)?.value ?? 'sequence');
+  const [steps, setSteps] = useState<readonly StepInput[]>(
+    before?.steps.map(({ providerId, prompt, outputAs }, place) => ({
+      key: place + 1,
+      providerId,
+      prompt,
+      outputAs,
+    })) ?? [newStep(1), newStep(2)],
+  );
   const [rounds, setRounds] = useState('2');
-  const [folder, setFolder] = useState('');
+  const [folder, setFolder] = useState(before?.folder ?? '');
   const [permissions, setPermissions] = useState<PermissionChoice>('ask');
   const [problem, setProblem] = useState<unknown>();
   const [isStarting, setStarting] = useState(false);
@@ -79,88 +108,85 @@ export default function NewRun() {
     }
   }
   return (
-    <section className="page">
-      <h1>New run</h1>
-      <form className="new-session" onSubmit={(event) => void start(event)}>
-        <TaskField value={task} onChange={setTask} />
-        <fieldset className="choice">
-          <legend>How the agents work together</legend>
-          {MODES.map(({ value, label }) => (
-            <button key={value} type="button" aria-pressed={mode === value} onClick={() => setMode(value)}>
-              {label}
-            </button>
-          ))}
-        </fieldset>
-        <p className="quiet">{MODES.find(({ value }) => value === mode)?.text}</p>
-        {steps.map((step, place) => (
-          <fieldset key={step.key} className="step-input">
-            <legend>Step {place + 1}</legend>
-            <div className="row">
-              <AgentField
-                value={step.providerId}
-                onChange={(providerId) => change(step.key, { providerId })}
-                agents={agents}
-                isOpen={false}
-              />
-              {mode === 'sequence' && place < steps.length - 1 ? (
-                <div className="field">
-                  <label htmlFor={`${id}-name-${step.key}`}>Name of its output</label>
-                  <input
-                    id={`${id}-name-${step.key}`}
-                    value={step.outputAs}
-                    maxLength={128}
-                    spellCheck={false}
-                    onChange={({ target }) => change(step.key, { outputAs: target.value })}
-                  />
-                </div>
-              ) : null}
-              {steps.length > 2 ? (
-                <button type="button" onClick={() => setSteps(steps.filter(({ key }) => key !== step.key))}>
-                  Remove step {place + 1}
-                </button>
-              ) : null}
-            </div>
-            <div className="field">
-              <label htmlFor={`${id}-prompt-${step.key}`}>Prompt (the task unless given)</label>
-              <textarea
-                id={`${id}-prompt-${step.key}`}
-                rows={2}
-                value={step.prompt}
-                onChange={({ target }) => change(step.key, { prompt: target.value })}
-              />
-            </div>
-          </fieldset>
+    <form className="new-session" onSubmit={(event) => void start(event)}>
+      <TaskField value={task} onChange={setTask} />
+      <fieldset className="choice">
+        <legend>How the agents work together</legend>
+        {MODES.map(({ value, label }) => (
+          <button key={value} type="button" aria-pressed={mode === value} onClick={() => setMode(value)}>
+            {label}
+          </button>
         ))}
-        <p className="quiet">{hintOf(mode)}</p>
-        <button
-          type="button"
-          disabled={steps.length >= MAX_STEPS}
-          onClick={() => setSteps([...steps, newStep(Math.max(...steps.map(({ key }) => key)) + 1)])}
-        >
-          Add a step
-        </button>
-        {mode === 'conversation' ? (
+      </fieldset>
+      <p className="quiet">{MODES.find(({ value }) => value === mode)?.text}</p>
+      {steps.map((step, place) => (
+        <fieldset key={step.key} className="step-input">
+          <legend>Step {place + 1}</legend>
+          <div className="row">
+            <AgentField
+              value={step.providerId}
+              onChange={(providerId) => change(step.key, { providerId })}
+              agents={agents}
+              isOpen={false}
+            />
+            {mode === 'sequence' && place < steps.length - 1 ? (
+              <div className="field">
+                <label htmlFor={`${id}-name-${step.key}`}>Name of its output</label>
+                <input
+                  id={`${id}-name-${step.key}`}
+                  value={step.outputAs}
+                  maxLength={128}
+                  spellCheck={false}
+                  onChange={({ target }) => change(step.key, { outputAs: target.value })}
+                />
+              </div>
+            ) : null}
+            {steps.length > 2 ? (
+              <button type="button" onClick={() => setSteps(steps.filter(({ key }) => key !== step.key))}>
+                Remove step {place + 1}
+              </button>
+            ) : null}
+          </div>
           <div className="field">
-            <label htmlFor={`${id}-rounds`}>Rounds</label>
-            <input
-              id={`${id}-rounds`}
-              type="number"
-              min={1}
-              max={15}
-              required
-              value={rounds}
-              onChange={({ target }) => setRounds(target.value)}
+            <label htmlFor={`${id}-prompt-${step.key}`}>Prompt (the task unless given)</label>
+            <textarea
+              id={`${id}-prompt-${step.key}`}
+              rows={2}
+              value={step.prompt}
+              onChange={({ target }) => change(step.key, { prompt: target.value })}
             />
           </div>
-        ) : null}
-        <FolderField folder={folder} team="" onChange={setFolder} />
-        <PermissionField choice={permissions} onChange={setPermissions} />
-        <ErrorBox error={problem} />
-        <button type="submit" className="primary" disabled={isStarting || agents.length === 0}>
-          {isStarting ? 'Starting …' : 'Start the run'}
-        </button>
-      </form>
-    </section>
+        </fieldset>
+      ))}
+      <p className="quiet">{hintOf(mode)}</p>
+      <button
+        type="button"
+        disabled={steps.length >= MAX_STEPS}
+        onClick={() => setSteps([...steps, newStep(Math.max(...steps.map(({ key }) => key)) + 1)])}
+      >
+        Add a step
+      </button>
+      {mode === 'conversation' ? (
+        <div className="field">
+          <label htmlFor={`${id}-rounds`}>Rounds</label>
+          <input
+            id={`${id}-rounds`}
+            type="number"
+            min={1}
+            max={15}
+            required
+            value={rounds}
+            onChange={({ target }) => setRounds(target.value)}
+          />
+        </div>
+      ) : null}
+      <FolderField folder={folder} team="" onChange={setFolder} />
+      <PermissionField choice={permissions} onChange={setPermissions} />
+      <ErrorBox error={problem} />
+      <button type="submit" className="primary" disabled={isStarting || agents.length === 0}>
+        {isStarting ? 'Starting …' : 'Start the run'}
+      </button>
+    </form>
   );
 }
 

@@ -1,42 +1,23 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useParams, useSearchParams } from 'wouter';
-import type { UpdatePage } from '../../../bridge/contract/workbench.ts';
-import { keyOf, listTurns, listUpdates, readSession, type SessionName, trestle } from '../../data/bridge.ts';
+import { keyOf, listTurns, readSession, type SessionName, sessionPath, trestle } from '../../data/bridge.ts';
 import { foldRuns, RUN_KINDS, type Run, type RunPart } from '../../live/fold-run.ts';
 import { openSessionStream } from '../../live/session-stream.ts';
 import { CompareDialog } from '../../parts/diff.tsx';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Part } from '../../parts/parts.tsx';
 import { momentText, titleText, visible } from '../../parts/text.ts';
-import { useWork, WorkNotes } from '../../parts/work.tsx';
+import { CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { Conversation } from '../session/conversation.tsx';
 import { addToDraft } from '../session/next-message.ts';
 import { useNow } from '../session/permission-card.tsx';
 import { useTeamOf } from '../teams/own-teams.ts';
+import { readRunUpdates, type Update } from './earlier-run.ts';
 import { durationText, RunPicture, stateText } from './run-picture.tsx';
 
-type Update = UpdatePage['updates'][number];
-
 const POLL_MS = 2000;
-const PAGE = 2000;
-/** A session with more pages of updates shows its newest runs only. */
-const MAX_PAGES = 20;
-
-/** The updates that runs are drawn from: all that are stored, oldest first. */
-async function readRunUpdates(name: SessionName): Promise<{ updates: Update[]; lastSeq: number }> {
-  const kinds = RUN_KINDS.join(',');
-  let page = await listUpdates(name, { kinds, limit: PAGE });
-  const { lastSeq } = page;
-  let { updates } = page;
-  for (let count = 1; page.hasEarlier && count < MAX_PAGES; count += 1) {
-    page = await listUpdates(name, { kinds, limit: PAGE, beforeSeq: page.firstSeq });
-    updates = [...page.updates, ...updates];
-  }
-  return { updates, lastSeq };
-}
-
 /** The runs of a session as they happen. */
 function useRuns(name: SessionName) {
   const { live } = useConsole();
@@ -78,7 +59,7 @@ export default function RunScreen() {
   const step = run?.steps.find(({ index }) => index === chosen);
   return (
     <>
-      <Header name={name} isRunning={run !== undefined && run.endedAt === undefined} />
+      <Header name={name} run={run} />
       <ErrorBox error={error} />
       {isLoading && error === null ? <p className="quiet loading">Loading …</p> : null}
       {!isLoading && run === undefined ? <p className="empty">No run has begun in this session.</p> : null}
@@ -130,7 +111,8 @@ export default function RunScreen() {
   );
 }
 
-function Header({ name, isRunning }: { readonly name: SessionName; readonly isRunning: boolean }) {
+function Header({ name, run }: { readonly name: SessionName; readonly run: Run | undefined }) {
+  const isRunning = run !== undefined && run.endedAt === undefined;
   const { system } = useConsole();
   const queries = useQueryClient();
   const work = useWork();
@@ -158,6 +140,11 @@ function Header({ name, isRunning }: { readonly name: SessionName; readonly isRu
           {asked === 1 ? 'A step asks something' : `Steps ask ${asked} things`}
         </Link>
       )}
+      {run === undefined || isRunning ? null : (
+        <Link href={`/console/runs/new?${againQuery(name, run)}`} className="button">
+          Run again …
+        </Link>
+      )}
       {isRunning ? (
         <button
           type="button"
@@ -168,9 +155,15 @@ function Header({ name, isRunning }: { readonly name: SessionName; readonly isRu
           Stop
         </button>
       ) : null}
+      <CopyCurl path={sessionPath(name)} />
       <WorkNotes work={work} />
     </header>
   );
+}
+
+/** Names the run whose task and steps a new one begins with. */
+function againQuery({ sessionId, owner }: SessionName, { turnId }: Run): URLSearchParams {
+  return new URLSearchParams({ from: sessionId, turn: turnId, ...(owner !== undefined && { owner }) });
 }
 
 const nameOf = ({ index, providerId }: Pick<RunPart, 'index' | 'providerId'>) => `${index + 1} ${visible(providerId)}`;

@@ -1,9 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
 import { Link } from 'wouter';
 import type { Summary } from '../../../bridge/contract/workbench.ts';
 import { listSessions, sessionAddress } from '../../data/bridge.ts';
-import { ErrorBox, Since } from '../../parts/parts.tsx';
+import { ErrorBox, Since, useFilters } from '../../parts/parts.tsx';
 import { countText, titleText } from '../../parts/text.ts';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { useOwnerText } from '../teams/own-teams.ts';
@@ -14,7 +13,8 @@ const POLL_MS = 3000;
 /** Several agents as one turn: the sessions whose agent is a run. */
 export default function Runs() {
   const { live } = useConsole();
-  const [search, setSearch] = useState('');
+  const [given, change] = useFilters();
+  const search = given.get('search') ?? '';
   const { data, error } = useQuery({
     queryKey: ['sessions', 'runs', search],
     queryFn: () => listSessions({ providerId: MULTI_AGENT, limit: 200, ...(search !== '' && { search }) }),
@@ -32,7 +32,7 @@ export default function Runs() {
           placeholder="Search"
           maxLength={200}
           value={search}
-          onChange={(event) => setSearch(event.target.value)}
+          onChange={(event) => change('search', event.target.value)}
         />
         <Link href="/console/runs/new" className="button primary">
           New run
