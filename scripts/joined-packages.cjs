@@ -58,20 +58,30 @@ function joinPackages(root) {
   }
 }
 
-/** What the program's own files import from those packages comes from the joined files, unless a variable says no. */
+/**
+ * What the program's own files import from those packages comes from the joined files, and what they import from each other
+ * is resolved without Node's search for packages and links, unless a variable says no.
+ */
 function useJoinedPackages(root) {
   if (process.env.TRESTLE_JOINED_PACKAGES === '0') return;
   const folder = folderOf(root);
-  if (!fs.existsSync(folder)) return;
-  const packages = path.join(root, 'node_modules', path.sep);
-  const urls = new Map(SPECIFIERS.map((one) => [one, pathToFileURL(fileOf(folder, one)).href]));
-  const others = pathToFileURL(packages).href;
+  const urls = new Map(
+    fs.existsSync(folder) ? SPECIFIERS.map((one) => [one, pathToFileURL(fileOf(folder, one)).href]) : [],
+  );
+  const own = pathToFileURL(path.join(root, path.sep)).href;
+  const packages = pathToFileURL(path.join(root, 'node_modules', path.sep)).href;
   require('node:module').registerHooks({
     resolve(specifier, context, nextResolve) {
-      const url = urls.get(specifier);
+      const importer = context.parentURL;
       // A package may depend on another version of them.
-      if (url === undefined || context.parentURL?.startsWith(others)) return nextResolve(specifier, context);
-      return { url, format: 'module', shortCircuit: true };
+      if (importer?.startsWith(packages)) return nextResolve(specifier, context);
+      if (specifier.startsWith('.') && specifier.endsWith('.ts') && importer?.startsWith(own)) {
+        const file = new URL(specifier, importer);
+        // Node's own error for a missing file names the importer.
+        if (fs.existsSync(file)) return { url: file.href, format: 'module-typescript', shortCircuit: true };
+      }
+      const url = urls.get(specifier);
+      return url === undefined ? nextResolve(specifier, context) : { url, format: 'module', shortCircuit: true };
     },
   });
 }

@@ -83,3 +83,28 @@ test('a package that cannot be joined leaves nothing half done', (t) => {
   assert.match(run(root, 'setup.cjs'), /^$/);
   assert.equal(readdirSync(join(root, 'node_modules')).includes('.cache'), false);
 });
+
+test('what own files import from each other is resolved without the search of Node, and a missing file is named with its importer', (t) => {
+  const root = projectIn(t);
+  put(root, 'src/start.ts', "import { name } from './named.ts';\nconsole.log(name, 'searched:', globalThis.searched);");
+  put(root, 'src/named.ts', "export const name: string = 'named';");
+  put(root, 'src/broken.ts', "import './missing.ts';");
+  const count = `globalThis.searched = [];
+    require('node:module').registerHooks({
+      resolve(specifier, context, next) {
+        if (context.parentURL !== undefined) globalThis.searched.push(specifier);
+        return next(specifier, context);
+      },
+    });`;
+  // Hooks that were registered before are asked last, after which Node searches.
+  const start = (file: string): { stdout: string; stderr: string } => {
+    const text = `${count}require(${JSON.stringify(SCRIPT)}).useJoinedPackages(${JSON.stringify(root)});`;
+    put(root, 'setup.cjs', text);
+    const found = spawnSync(process.execPath, ['--require', join(root, 'setup.cjs'), join(root, file)]);
+    return { stdout: String(found.stdout), stderr: String(found.stderr) };
+  };
+  const { stdout } = start('src/start.ts');
+  assert.match(stdout, /^named searched: \[/);
+  assert.doesNotMatch(stdout, /named\.ts/);
+  assert.match(start('src/broken.ts').stderr, /Cannot find module '.*missing\.ts' imported from .*broken\.ts/);
+});
