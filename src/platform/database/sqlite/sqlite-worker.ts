@@ -54,12 +54,16 @@ export interface FromWorker {
 
 /** Waking a sleeping thread takes longer than a short commit, so it stays awake for a moment after each message. */
 const AWAKE_MS = availableParallelism() > 1 ? 0.1 : 0;
+/** A message that came within this time would have been found while awake, or nearly: waking took a part of it. */
+const SOON_MS = 2 * AWAKE_MS;
 const MAX_ROUND = 1024;
 
 const { port, signal } = workerData as WorkerStart;
 const texts: string[] = [];
 const connections = new Map<number, SqliteConnection>();
 let next: ToWorker | undefined;
+/** Whether the last message came soon: where messages come seldom, staying awake only takes the core from others. */
+let isBusy = true;
 
 function connectionOf(number: number): SqliteConnection {
   const connection = connections.get(number);
@@ -83,9 +87,10 @@ function waitForMessage(): ToWorker {
     const seen = Atomics.load(signal, CALLS);
     const message = take();
     if (message !== undefined) return message;
-    const sleepAt = performance.now() + AWAKE_MS;
-    while (Atomics.load(signal, CALLS) === seen && performance.now() < sleepAt);
+    const idleAt = performance.now();
+    if (isBusy) while (Atomics.load(signal, CALLS) === seen && performance.now() < idleAt + AWAKE_MS);
     Atomics.wait(signal, CALLS, seen);
+    isBusy = performance.now() < idleAt + SOON_MS;
   }
 }
 
