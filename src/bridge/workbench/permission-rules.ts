@@ -172,11 +172,15 @@ const MAX_COMMAND_LENGTH = 32 * 1024;
 export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder: string): PermissionSubject {
   const fields: Fields = typeof input === 'object' && input !== null && !Array.isArray(input) ? (input as Fields) : {};
   const paths = [...new Set(pathsNamedIn(fields).map((path) => resolve(folder, path)))];
-  const command = commandOf(fields) ?? (toolKind === 'execute' ? title : undefined);
+  const given = commandOf(fields);
+  const command = given ?? (toolKind === 'execute' ? title : undefined);
   const parts = command === undefined ? [] : [command].flat();
+  const plain = command === undefined ? undefined : plainWords(command);
+  // Where the title stands for a tool, such as one of an MCP server, what it is called with belongs to the command.
+  const rest = given === undefined && Object.keys(fields).length > 0 ? [JSON.stringify(fields)] : [];
   return {
     kind: toolKind,
-    command: command === undefined ? undefined : plainWords(command),
+    command: plain && [...plain, ...rest],
     words: wordsOf(parts),
     bareWords: wordsOf(parts.map((part) => part.replaceAll(/['"\\]/g, ''))),
     paths,

@@ -275,3 +275,17 @@ test('hostile: rules look where links lead', async () => {
     await rm(folder, { recursive: true });
   }
 });
+
+test('hostile: an answer about a tool of an MCP server is remembered with what the tool was called with', () => {
+  const call = (name: string, input: unknown) => about('execute', input, `files: ${name}`);
+  const [remembered] = rulesFrom(call('delete_file', { path: 'build' }), 'allow');
+  assert.ok(remembered !== undefined);
+  assert.equal(decide(call('delete_file', { path: 'build' }), [remembered], 'ask'), 'allow');
+  assert.equal(decide(call('delete_file', { path: 'src' }), [remembered], 'ask'), 'ask', 'another file');
+  assert.equal(decide(call('delete_file', {}), [remembered], 'ask'), 'ask');
+  assert.equal(decide(call('move_file', { path: 'build' }), [remembered], 'ask'), 'ask', 'another tool');
+  // A rule of the operator still allows the tool, whatever it is called with, or denies it.
+  const allowTool: PermissionRule = { command: ['files:', 'delete_file'], decision: 'allow' };
+  assert.equal(decide(call('delete_file', { path: 'src' }), [allowTool], 'ask'), 'allow');
+  assert.equal(decide(call('delete_file', { path: 'src' }), [{ ...allowTool, decision: 'deny' }], 'ask'), 'deny');
+});
