@@ -7,6 +7,7 @@ import { lowestLimit } from '../../platform/identity/owner.ts';
 import { countedFor, may, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { MakeId } from '../../platform/ids/sortable-id.ts';
 import type { Attachments } from '../attachments/create-attachments.ts';
+import { readGivenFiles } from '../attachments/given-files.ts';
 import { JobPriority, type SubmitJobParams, type SubmittedJob } from '../contract/jobs.ts';
 import type { RoutingResolution, TurnRouting } from '../contract/routing.ts';
 import type { ScheduleTask } from '../contract/schedules.ts';
@@ -190,7 +191,7 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
     const { timeoutMs = DEFAULT_TIMEOUT_MS, priority = 'normal', retries = 0 } = params;
     const notBefore = readNotBefore(params.notBefore, now);
     const deadline = Math.max(now, notBefore) + timeoutMs;
-    const files = await options.keepFiles(owner, params, deadline);
+    const files = made.isCheck === true ? checkFiles(params) : await options.keepFiles(owner, params, deadline);
     const sessionId = params.sessionId || id;
     const sealedServers = options.serverBox.seal(id, servers);
     return {
@@ -274,7 +275,7 @@ export function createSubmitJob(options: SubmitJobOptions): JobSubmission {
 
   return {
     submit,
-    check: (params, owner) => prepare(params, owner),
+    check: (params, owner) => prepare(params, owner, { isCheck: true }),
     async addScheduled({ sealedServers = '', ...task }, { id: scheduleId, owner, member }, more) {
       const servers = options.serverBox.open(scheduleId, sealedServers);
       return add(task, await options.principalFor(owner, member), { scheduleId, servers }, more);
@@ -290,6 +291,18 @@ interface MadeBy {
   readonly fingerprint?: string;
   /** The MCP servers of what it is made from. Absent: the params have them. */
   readonly servers?: readonly SessionMcpServer[];
+  /** No job is made, and nothing is kept for one. */
+  readonly isCheck?: true;
+}
+
+/** Refuses uploads in a task that runs again and again: they are deleted after a day. */
+function checkFiles(params: SubmitJobParams): object {
+  const index = readGivenFiles(params).findIndex(({ kind }) => kind === 'stored');
+  if (index === -1) return {};
+  throw invalid(
+    `attachments/${index}/attachmentId`,
+    'names an upload, which is kept for a day; give its `data` instead',
+  );
 }
 
 /** The params that may be changed for a job that is run again. */

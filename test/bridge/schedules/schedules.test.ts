@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Schedule, SchedulePage } from '../../../src/bridge/contract/schedules.ts';
 import type { Owner } from '../../../src/platform/identity/owner.ts';
@@ -64,6 +66,29 @@ test('a schedule fires one job at each of its times, which continue a session wh
   await clock.sleep(DAY - 60_000);
   await passTo(clock, url, created.scheduleId, ({ nextAt }) => nextAt === Date.UTC(2030, 0, 3, 8));
   assert.equal((await jobsOf(url, created.scheduleId)).length, 2);
+});
+
+test('a task brings its own files: each firing has them, an upload is refused, and a check leaves nothing behind', async (context) => {
+  const clock = createFakeClock(Date.UTC(2030, 0, 1, 7, 59, 30));
+  const { url, folder } = await startBridge(context, { providers: [createScriptedProvider('one')], clock });
+  const uploads = () => readdir(join(folder, 'attachments')).catch(() => []);
+  const file = { name: 'list.txt', contentType: 'text/plain', data: Buffer.from('dust').toString('base64') };
+  const { scheduleId } = await create(url, { task: { ...TASK, attachments: [file] } });
+  await send(url, 'PATCH', `/${scheduleId}`, { task: { ...TASK, attachments: [file, file] } });
+  assert.deepEqual(await uploads(), [], 'nothing is kept for a task that is checked');
+  await passTo(clock, url, scheduleId, ({ lastJobId }) => lastJobId !== null);
+  assert.equal((await uploads()).length, 2);
+  const uploaded = await fetch(`${url}/api/bridge/attachments`, { method: 'POST', body: 'dust' });
+  const { attachmentId } = (await uploaded.json()) as { attachmentId: string };
+  const refused = await send(url, 'POST', '', {
+    ...{ name: 'floor', cron: '0 8 * * 1' },
+    task: { ...TASK, attachments: [file, { attachmentId }] },
+  });
+  const { issues } = refused.body.details as { issues: { path: string }[] };
+  assert.deepEqual(
+    [refused.status, refused.body.error, issues.map(({ path }) => path)],
+    [400, 'schedule_task_refused', ['/task/attachments/1/attachmentId']],
+  );
 });
 
 test('while the last job is open, skip fires nothing and queue lets the next one wait', async (context) => {
