@@ -177,7 +177,8 @@ export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder
   const parts = command === undefined ? [] : [command].flat();
   const plain = command === undefined ? undefined : plainWords(command);
   // Where the title stands for a tool, such as one of an MCP server, what it is called with belongs to the command.
-  const rest = given === undefined && Object.keys(fields).length > 0 ? [JSON.stringify(fields)] : [];
+  const isTool = given === undefined && Object.keys(fields).length > 0;
+  const rest = isTool ? [JSON.stringify(fields)] : foldersNamedIn(fields, folder);
   return {
     kind: toolKind,
     command: plain && [...plain, ...rest],
@@ -187,6 +188,12 @@ export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder
     realPaths: paths,
     folder,
   };
+}
+
+/** The same words are another command in another folder. */
+function foldersNamedIn(fields: Fields, folder: string): readonly string[] {
+  const named = ['cwd', 'workdir', 'working_directory'].flatMap((name) => textsOf(fields[name]));
+  return named.map((path) => resolve(folder, path)).flatMap((path) => (path === folder ? [] : [`(in ${path})`]));
 }
 
 function pathsNamedIn(fields: Fields): readonly string[] {

@@ -289,3 +289,20 @@ test('hostile: an answer about a tool of an MCP server is remembered with what t
   assert.equal(decide(call('delete_file', { path: 'src' }), [allowTool], 'ask'), 'allow');
   assert.equal(decide(call('delete_file', { path: 'src' }), [{ ...allowTool, decision: 'deny' }], 'ask'), 'deny');
 });
+
+test('hostile: an answer about a command in one folder is not remembered for the same words in another', () => {
+  const test = (working_directory?: string) => about('execute', { command: 'npm', args: ['test'], working_directory });
+  const [here] = rulesFrom(test(), 'allow');
+  const [there] = rulesFrom(test('vendor/x'), 'allow');
+  assert.ok(here !== undefined && there !== undefined);
+  assert.equal(decide(test('.'), [here], 'ask'), 'allow', 'the same folder');
+  assert.equal(decide(test('vendor/x'), [here], 'ask'), 'ask');
+  assert.equal(decide(test('vendor/../vendor/x'), [there], 'ask'), 'allow');
+  assert.equal(decide(test(), [there], 'ask'), 'ask');
+  // As Codex asks.
+  const inside = (cwd: string) => about('execute', { command: "/bin/bash -lc 'npm test'", cwd });
+  assert.equal(decide(inside(FOLDER), [here], 'ask'), 'allow');
+  assert.equal(decide(inside('/elsewhere'), [here], 'ask'), 'ask');
+  // The first words of a rule of the operator count in every folder.
+  assert.equal(decide(test('vendor/x'), [{ command: ['npm', 'test'], decision: 'allow' }], 'ask'), 'allow');
+});
