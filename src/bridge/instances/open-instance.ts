@@ -1,4 +1,4 @@
-import { open, readFile } from 'node:fs/promises';
+import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import type { Randomness } from '../../platform/clock/randomness.ts';
@@ -80,19 +80,41 @@ export async function openInstance(
   return { instance, home, relay: createRelay({ ...shared, instance, home } satisfies Named<RelayOptions>) };
 }
 
-/** Reads the name of a data directory, which says where files are. The first start on a shared database creates it. */
-async function readHome(dataDirectory: string, makeName: () => string): Promise<string> {
+/**
+ * Reads the name of a data directory, which says where files are. The first start on a shared database creates it, beside its place:
+ * a start that is interrupted, or finds the disk full, leaves no empty name, which would stand for "anywhere".
+ */
+export async function readHome(dataDirectory: string, makeName: () => string): Promise<string> {
   const file = join(dataDirectory, 'home');
-  const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
-    if (errorCode(error) === 'EEXIST') return undefined;
-    throw error;
-  });
-  if (handle !== undefined) {
-    await using written = handle;
-    await written.writeFile(makeName());
-    await written.sync();
+  const known = await readName(file);
+  if (known !== undefined && known !== '') return known;
+  const name = makeName();
+  const partial = `${file}.${name}`;
+  try {
+    await writeFile(partial, name, { mode: 0o600, flush: true });
+    // An empty file was left by an interrupted start.
+    if (known === '') await rename(partial, file);
+    else await link(partial, file);
+  } catch (error) {
+    if (NO_LINKS.has(errorCode(error))) await rename(partial, file);
+    // Otherwise another process has created it in this moment.
+    else if (errorCode(error) !== 'EEXIST') throw error;
+  } finally {
+    await rm(partial, { force: true });
   }
-  return (await readFile(file, 'utf8')).trim();
+  return (await readName(file)) ?? name;
+}
+
+/** File systems such as those of some network shares have no hard links. */
+const NO_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
+
+async function readName(file: string): Promise<string | undefined> {
+  try {
+    return (await readFile(file, 'utf8')).trim();
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
 }
 
 /** Returns the URL for other machines. For a server that listens on all addresses, that is the first private address. */
