@@ -64,6 +64,8 @@ trestle models test groq/llama-3.3-70b-versatile
   mini and nano) from published tables that name OpenAI's page as their source. Unconfirmed prices are missing, such as those of batches, and of cache writes for an hour on Bedrock, Vertex AI and
   Azure: such tokens cost as much as the others (a cache write for an hour as much as
   one for five minutes). \`GET /models\` shows the prices that apply, and \`completions.prices\` overrides them, in USD per token.
+  No table has the prices of faster answers and of answers from one country, which callers can ask for: a token costs 2.5 times its price with \`service_tier: priority\` (\`serviceTier\` of Google and Bedrock:
+  twice), six times with Claude's \`speed: fast\`, 1.1 times with \`inference_geo: us\`. These are the highest prices that the makers ask for any model, so that budgets hold.
   A model without a known price counts as free; its calls are marked (\`price_known\` of the usage record, and the metric
   \`completions_unpriced_calls_total\`).
 - **Catalogue updates.** \`trestle models update [file or address]\` reads a catalogue in the format of https://models.dev/api.json, and
