@@ -39,8 +39,8 @@ interface OpenChatOptions {
   readonly maxEventBytes?: number;
 }
 
-/** Marks of a response that may have failed, or that has reasoning or content in another form than OpenAI's. */
-const UNUSUAL = /"(?:error"|reasoning"|content": ?\[)/;
+/** Marks of a response that may have failed or has no choice, or that has reasoning or content in another form than OpenAI's. */
+const UNUSUAL = /"(?:error"|reasoning"|content": ?\[|choices": ?(?:null|\[ ?(?:\]|null)))/;
 
 export function createOpenChat(options: OpenChatOptions): OpenChat {
   const { findApi, send, knownModel, clock, fetchLinkedFiles, promptCache = 'off', maxEventBytes, proofs } = options;

@@ -264,12 +264,32 @@ test('an answer that is no JSON, or an error inside a 200, is a failure', async 
   const upstream = await startScriptedUpstream(t, answers('<html>hello</html>'));
   const { post } = await startCompletions(t, { settings: once(upstream.url) });
   assert.equal((await post('/v1/chat/completions', ONCE)).status, 502);
+  for (const choices of [null, [], [null]]) {
+    upstream.script(answers(completionOf('', { choices })));
+    const broken = await post('/v1/chat/completions', ONCE);
+    assert.equal(broken.status, 502, JSON.stringify(choices));
+    assert.match((await errorOf(broken)).message, /no choices/);
+  }
   upstream.script(answers({ error: { message: 'no credit', code: 402 } }));
   const response = await post('/v1/chat/completions', ONCE);
   assert.equal(response.status, 402);
   assert.equal((await errorOf(response)).message, 'no credit');
   upstream.script(answers(completionOf('whole')));
   assert.equal((await post('/v1/chat/completions', { ...ONCE, stream: true })).status, 502);
+});
+
+test('P-34: an answer whose usage has no figures is counted here, and not an error', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const { post } = await startCompletions(t, { settings: once(upstream.url) });
+  for (const usage of [null, {}, { prompt_tokens: null, completion_tokens: null }, 'none', { prompt_tokens: -5 }]) {
+    upstream.script(answers(completionOf('Hello there', { usage })));
+    const response = await post('/v1/chat/completions', ONCE);
+    assert.equal(response.status, 200, JSON.stringify(usage));
+    const answer = (await response.json()) as { usage: object; choices: { message: { content: string } }[] };
+    assert.equal(answer.choices[0]?.message.content, 'Hello there');
+    const expected = { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9, estimated: true };
+    assert.deepEqual(answer.usage, expected, JSON.stringify(usage));
+  }
 });
 
 test('nothing that was sent as a credential comes back in an error, in the log of calls or in the program’s log', async (t) => {

@@ -33,11 +33,14 @@ export function decodeOpenaiAnswer(body: unknown, context: DialectContext): Deco
     if (isFailedChoice(choice)) return { failure: failureInObject(choice) };
     choices.push(readChoice(choice, choices.length, head.id));
   }
-  const pages = listedPages(answer);
   const [first] = choices;
-  if (first !== undefined && pages.length > 0) first.message.annotations ??= [...pages];
+  if (first === undefined) return { failure: brokenAnswer('The answer of the model API has no choices.') };
+  const pages = listedPages(answer);
+  if (pages.length > 0) first.message.annotations ??= [...pages];
   const { completion } = completionOf(head, choices, readOpenaiUsage(answer));
-  return { completion: { ...answer, ...completion } as ChatCompletion };
+  // Usage without figures, such as null, is none.
+  const { usage: _, ...rest } = answer;
+  return { completion: { ...rest, ...completion } as ChatCompletion };
 }
 
 /** Returns whether a response or a chunk is a failure. Some upstreams send an empty `error` in every chunk. */
