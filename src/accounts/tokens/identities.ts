@@ -6,6 +6,7 @@ import {
   type Credential,
   type Identify,
   isSignedToken,
+  ownersSought,
   type PersonTokens,
   type Principal,
   type Role,
@@ -133,7 +134,8 @@ export function createIdentities(options: IdentitiesOptions): Identities {
     const { owner } = given;
     const stillCounts = async () => {
       if (!(await given.stillCounts())) return false;
-      return !principal.seesAll || describePrincipal({ owner, credential, granted, team }, await matrix()).seesAll;
+      if (ownersSought(principal) !== undefined) return true;
+      return ownersSought(describePrincipal({ owner, credential, granted, team }, await matrix())) === undefined;
     };
     const credential = live.create({ ...given, stillCounts });
     const principal = describePrincipal({ owner, credential, granted, team }, rules);
