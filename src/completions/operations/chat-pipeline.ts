@@ -207,7 +207,12 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       } catch (error) {
         const content = record.keepsContent && failedContent(call.body, error);
         const outcome = presence.gone ? 'aborted' : 'error';
-        record.settle({ outcome, status: statusOf(error), measured: readByUpstream(call, error), ...content });
+        record.settle({
+          outcome,
+          status: statusOf(error),
+          measured: readByUpstream(call, error) ?? record.spent,
+          ...content,
+        });
         throw withHeaders(error, record.headers());
       }
     },

@@ -83,16 +83,30 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
       const batches = Array.from({ length: Math.ceil(texts.length / codec.maxTexts) }, (_, number) =>
         texts.slice(number * codec.maxTexts, (number + 1) * codec.maxTexts),
       );
-      const parts = await inParallel(batches, presence, async (batch, number, ownPresence) => {
+      /** Tokens of the parts that the API has got and not refused: it charges for them, even if another part fails. */
+      const sent = new Map<number, number>();
+      const embedPart = async (batch: readonly string[], number: number, ownPresence: CallerPresence) => {
         const { path, body } = codec.encode(batch, request, model);
         const encoded = { path, headers: {}, body: JSON.stringify(body) };
         const ownId = number === 0 ? idempotencyId : `${idempotencyId}-${number}`;
         const start = await send({ api, attempt, encoded, stream: false, idempotencyId: ownId });
         const hide = hidingSecretsOf(api);
         const exchange = { start, decodeFailure: failureInBody, hide, presence: ownPresence, now: clock.now };
-        const decoded = codec.decode(parse(await openAnswer(exchange)));
-        if (decoded?.embeddings.length !== batch.length) throw upstreamError('its answer lacks embeddings');
-        return decoded;
+        sent.set(number, tokensOfCharacters(batch.reduce((sum, text) => sum + text.length, 0)));
+        try {
+          const decoded = codec.decode(parse(await openAnswer(exchange)));
+          if (decoded?.embeddings.length !== batch.length) throw upstreamError('its answer lacks embeddings');
+          return decoded;
+        } catch (error) {
+          if (!ownPresence.gone) sent.delete(number);
+          throw error;
+        }
+      };
+      const parts = await inParallel(batches, presence, embedPart).catch((error: unknown) => {
+        const before = record.spent?.usage.prompt_tokens ?? 0;
+        const tokens = [...sent.values()].reduce((sum, count) => sum + count, before);
+        if (tokens > 0) record.spent = { usage: estimatedUsage(tokens, 0), estimated: true };
+        throw error;
       });
       const estimated = parts.some((part) => part.promptTokens === undefined);
       const counted = parts.reduce((sum, part) => sum + (part.promptTokens ?? 0), 0);

@@ -17,6 +17,8 @@ export interface CallRecord extends AttemptRecord {
   promptMarked?: boolean;
   /** Whether the request asks for a web search, which chat completions do not count. */
   asksForSearch?: boolean;
+  /** What an API used for the parts of a call that failed as a whole. */
+  spent?: MeasuredUsage;
   /** Fields of the request that make its tokens dearer. */
   dearer?: DearerFields | undefined;
   /** Returns the usage, with the search that the API did not count. */

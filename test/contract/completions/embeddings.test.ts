@@ -192,6 +192,25 @@ test('DC-19: one failed part fails the whole call, and an answer that lacks embe
   assert.ok(((await usage()).total.requests ?? 0) > 2, 'calls are metered');
 });
 
+test('the parts of a call that were answered are charged, although another part was refused', async () => {
+  const embeddings = (json: Record<string, unknown>) => (json.texts as unknown[]).map(() => [1, 2]);
+  upstream.script((response, request) => {
+    const texts = request.json.texts as string[];
+    const isBad = texts.includes('');
+    return (isBad ? refuses(400, 'a text is empty') : answers({ embeddings: { float: embeddings(request.json) } }))(
+      response,
+      request,
+    );
+  });
+  const { response, body } = await embed('cohere/charged', [...textsOf(192).map((text) => `${text}-words`), '']);
+  assert.equal(response.status, 400);
+  assert.match(body.error?.message ?? '', /a text is empty/);
+  const { data } = await usage();
+  const row = data.find(({ group }) => String(group) === 'cohere/charged');
+  // 854 and 956 characters, four of which are a token.
+  assert.deepEqual([row?.errors, row?.prompt_tokens], [1, 453]);
+});
+
 test('DC-19: a field that the upstream cannot take is named, or refused under strict parameters', async () => {
   const [cohere] = CASES;
   upstream.script(cohere?.plays as Behaviour);
