@@ -1,5 +1,5 @@
 import { AppError } from '../../platform/errors/app-error.ts';
-import type { ChatChunk, ChatCompletion, ChatRequest } from '../contract/chat.ts';
+import type { ChatChunk, ChatCompletion, ChatRequest, Usage } from '../contract/chat.ts';
 
 export type DialectName = 'openai' | 'azure' | 'anthropic' | 'google' | 'google-vertex' | 'bedrock' | 'cohere';
 
@@ -202,8 +202,13 @@ export interface UpstreamFailure {
 
 /** A whole answer is a completion, or a failure that the upstream wrapped into a 200. */
 export type DecodedAnswer =
-  | { readonly completion: ChatCompletion; readonly failure?: undefined }
-  | { readonly completion?: undefined; readonly failure: UpstreamFailure };
+  | { readonly completion: ChatCompletion; readonly failure?: undefined; readonly usage?: undefined }
+  | {
+      readonly completion?: undefined;
+      readonly failure: UpstreamFailure;
+      /** What the model used for an answer that is none, such as a malformed call. */
+      readonly usage?: Usage | undefined;
+    };
 
 /** What one event of a stream means: chunks to send on, a failure inside a stream that began well, or the end. */
 export interface StreamStep<State> {

@@ -15,7 +15,7 @@ import { openAnswer } from '../relay/open-answer.ts';
 import { sendJson } from '../relay/relay-stream.ts';
 import { estimatedUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { CallerPresence, type MeasuredUsage } from '../routing/call-record.ts';
+import { addSpent, CallerPresence, type MeasuredUsage } from '../routing/call-record.ts';
 import { hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import type { AdmittedCall } from './admit-call.ts';
@@ -103,9 +103,7 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
         }
       };
       const parts = await inParallel(batches, presence, embedPart).catch((error: unknown) => {
-        const before = record.spent?.usage.prompt_tokens ?? 0;
-        const tokens = [...sent.values()].reduce((sum, count) => sum + count, before);
-        if (tokens > 0) record.spent = { usage: estimatedUsage(tokens, 0), estimated: true };
+        for (const tokens of sent.values()) addSpent(record, estimatedUsage(tokens, 0), true);
         throw error;
       });
       const estimated = parts.some((part) => part.promptTokens === undefined);

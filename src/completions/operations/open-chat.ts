@@ -14,7 +14,7 @@ import { type OpenedChat, type OpenedStream, openStream, type StreamSink } from 
 import { createByteReader, createChunkReader, createFraming } from '../relay/stream-readers.ts';
 import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import type { CallerPresence } from '../routing/call-record.ts';
+import { addSpent, type CallerPresence } from '../routing/call-record.ts';
 import { failureToError, type HideSecrets, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { CompletionsSettings } from '../settings.ts';
 import { type FetchLinkedFiles, hasLinkedFiles } from '../upstream/linked-files.ts';
@@ -136,7 +136,8 @@ function readWhole(body: Buffer, { asBytes, dialect, context, work, hide }: Whol
       return { kind: 'bytes', body, measured: { usage, estimated: usage.estimated === true } } as const;
     }
   }
-  const { completion, failure } = dialect.decodeResponse(parse(body), context);
+  const { completion, failure, usage: spent } = dialect.decodeResponse(parse(body), context);
+  if (spent !== undefined && work.call !== undefined) addSpent(work.call.record, spent, false);
   if (failure !== undefined) throw failureToError(failure, hide);
   if (completion.usage !== undefined) {
     const { usage } = completion;

@@ -17,7 +17,7 @@ export interface CallRecord extends AttemptRecord {
   promptMarked?: boolean;
   /** Whether the request asks for a web search, which chat completions do not count. */
   asksForSearch?: boolean;
-  /** What an API used for the parts of a call that failed as a whole. */
+  /** What APIs used for tries that failed. It counts if the whole call fails. */
   spent?: MeasuredUsage;
   /** Fields of the request that make its tokens dearer. */
   dearer?: DearerFields | undefined;
@@ -105,6 +105,23 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
   };
   return record;
 }
+
+/** Adds what an API used for a try, or a part of it, that failed. */
+export function addSpent(record: Pick<CallRecord, 'spent'>, usage: Usage, estimated: boolean): void {
+  const { usage: before, estimated: wasEstimated } = record.spent ?? NOTHING_SPENT;
+  const prompt_tokens = before.prompt_tokens + usage.prompt_tokens;
+  const completion_tokens = before.completion_tokens + usage.completion_tokens;
+  const total_tokens = prompt_tokens + completion_tokens;
+  record.spent = {
+    usage: { prompt_tokens, completion_tokens, total_tokens },
+    estimated: estimated || wasEstimated,
+  };
+}
+
+const NOTHING_SPENT: MeasuredUsage = {
+  usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+  estimated: false,
+};
 
 const SEARCH = 'web_search_options';
 

@@ -9,6 +9,7 @@ type Json = any;
 const MASTER = 'master-key-of-the-units-1';
 const PRICES = {
   'lab/tokens': { input: 0.000001, output: 0.000002 },
+  'gem/tokens': { input: 0.000001, output: 0.000002 },
   'claude/tokens': { input: 0.000001, output: 0.000002 },
   'lab/draw': { per_image: 0.04 },
   'lab/speak': { per_character: 0.000015 },
@@ -25,6 +26,7 @@ async function start(t: Parameters<typeof startCompletions>[0]) {
       prices: PRICES,
       apis: {
         lab: { dialect: 'openai', base_url: upstream.url, api_key: 'lab-key-1' },
+        gem: { dialect: 'google', base_url: upstream.url, api_key: 'gem-key-1' },
         claude: { dialect: 'anthropic', base_url: upstream.url, api_key: 'claude-key-1' },
       },
     },
@@ -92,6 +94,18 @@ test('an answer that is to come sooner is charged at the highest price for it, a
   assert.equal(upstream.requests.length, asked);
   upstream.script(answers(completionOf('Hi', { usage })));
   assert.equal((await post('/v1/chat/completions', ask, { headers: as(key) })).status, 200);
+});
+
+test('answers that a model spoilt are charged, with each try', async (t) => {
+  const { upstream, post, as, costs } = await start(t);
+  const usageMetadata = { promptTokenCount: 11, candidatesTokenCount: 7 };
+  const candidates = [{ content: { parts: [] }, finishReason: 'MALFORMED_FUNCTION_CALL' }];
+  upstream.script(answers({ candidates, usageMetadata }));
+  const ask = { model: 'gem/tokens', messages: [{ role: 'user', content: 'Hello' }] };
+  const spoilt = await post('/v1/chat/completions', ask, { headers: as(MASTER) });
+  assert.equal(spoilt.status, 502);
+  assert.equal(spoilt.headers.get('x-attempts'), '3');
+  assert.equal(await costs(spoilt), 0.000075);
 });
 
 test('speech is charged by the character', async (t) => {

@@ -100,10 +100,10 @@ function decodeBedrockAnswer(body: unknown, context: DialectContext): DecodedAns
   }
   const read = readBlocks(asList(message.content), context.id);
   const finishReason = converseFinish(answer.stopReason, read.calls.length);
-  if (typeof finishReason !== 'string') return { failure: finishReason };
-  const usage = asObject(answer.usage);
-  const choice = choiceOf({ ...read, finishReason });
-  return completionOf(headOf(context), [choice], usage === undefined ? undefined : converseUsage(usage));
+  const figures = asObject(answer.usage);
+  const usage = figures === undefined ? undefined : converseUsage(figures);
+  if (typeof finishReason !== 'string') return { failure: finishReason, usage };
+  return completionOf(headOf(context), [choiceOf({ ...read, finishReason })], usage);
 }
 
 function readBlocks(blocks: readonly unknown[], answerId: string) {

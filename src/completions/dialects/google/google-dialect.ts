@@ -360,7 +360,7 @@ function decodeGoogleAnswer(body: unknown, context: DialectContext): DecodedAnsw
     const read = readParts(candidate, head.id, 0);
     const isEmpty = read.text === '' && read.calls.length === 0 && read.images.length === 0;
     const finishReason = readFinish(candidate, read.calls.length, isEmpty);
-    if (typeof finishReason !== 'string') return { failure: finishReason };
+    if (typeof finishReason !== 'string') return { failure: finishReason, usage };
     const annotations = readGrounding(candidate, read.text);
     const choice = choiceOf({ ...read, finishReason, annotations }, choices.length);
     if (read.images.length > 0) Object.assign(choice.message, { images: read.images });
