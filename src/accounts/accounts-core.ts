@@ -227,6 +227,7 @@ export function createAccountsCore(
     capacity: SEEN_CAPACITY,
     maxBatch: SEEN_BATCH,
     maxDelayMs: SEEN_DELAY_MS,
+    waitsAgain: true,
     // Written to the unwatched database, because a use changes no decision about a login.
     write: async (batch) => void (await options.database.write(batch.map(sessions.touch))),
     clock,
@@ -238,6 +239,7 @@ export function createAccountsCore(
     capacity: SEEN_CAPACITY,
     maxBatch: SEEN_BATCH,
     maxDelayMs: SEEN_DELAY_MS,
+    waitsAgain: true,
     write: async (batch) => void (await options.database.write(batch.map(accessTokens.touch))),
     clock,
     onDropped: () => undefined,

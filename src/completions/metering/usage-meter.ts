@@ -199,6 +199,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
     capacity,
     maxBatch: BATCH,
     maxDelayMs: FLUSH_MS,
+    waitsAgain: true,
     write,
     clock,
     onDropped(count) {

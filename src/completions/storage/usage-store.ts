@@ -81,7 +81,9 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
     return (given: readonly UsageRecordRow[]): Statement => {
       compiled ??= compile(given[0] as UsageRecordRow);
       const { columns, statement } = compiled;
-      return { ...statement, parameters: given.flatMap((row) => columns.map((name) => row[name])) };
+      const parameters: unknown[] = [];
+      for (const row of given) for (const name of columns) parameters.push(row[name]);
+      return { ...statement, parameters };
     };
   };
   const addRecord = insertOf(1);

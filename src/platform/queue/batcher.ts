@@ -18,6 +18,11 @@ export interface BatcherOptions<Item> {
   readonly maxBatch: number;
   /** How long an item may wait for others to fill its batch. */
   readonly maxDelayMs: number;
+  /**
+   * What comes during a write waits for others too, unless it fills a batch or somebody waits for it. Absent: it is written right
+   * after, so that nothing waits longer than it must. Under a steady load that is one small batch after the other.
+   */
+  readonly waitsAgain?: boolean;
   /** Never called again before it has settled. A rejected batch stays and is written again. */
   write(batch: readonly Item[]): Promise<void>;
   readonly clock: Pick<Clock, 'after'>;
@@ -34,7 +39,7 @@ const MAX_DELAY_FACTOR = 64;
 const TRIES_AT_CLOSE = 3;
 
 export function createBatcher<Item>(options: BatcherOptions<Item>): Batcher<Item> {
-  const { capacity, maxBatch, maxDelayMs, write, clock, onDropped } = options;
+  const { capacity, maxBatch, maxDelayMs, waitsAgain = false, write, clock, onDropped } = options;
   const items: Item[] = [];
   let waiters: Waiter[] = [];
   let written = 0;
@@ -48,21 +53,26 @@ export function createBatcher<Item>(options: BatcherOptions<Item>): Batcher<Item
     stopTimer = clock.after(maxDelayMs * Math.min(2 ** failures, MAX_DELAY_FACTOR), () => void writeNow());
   }
 
-  /** Goes on until nothing is left: what came during a write is the next batch. */
+  /** Whether what is left when a write has ended is written at once. */
+  function goesOn(): boolean {
+    if (items.length === 0) return false;
+    return !waitsAgain || waiters.length > 0 || items.length >= maxBatch;
+  }
+
   async function writeNow(): Promise<void> {
     if (writing) return;
     writing = true;
     stopTimer?.();
     stopTimer = undefined;
     try {
-      while (items.length > 0) {
+      do {
         const batch = items.slice(0, maxBatch);
         await write(batch);
         items.splice(0, batch.length);
         written += batch.length;
         failures = 0;
         settle();
-      }
+      } while (goesOn());
     } catch (error) {
       failures += 1;
       for (const waiter of waiters.splice(0)) waiter.reject(error);

@@ -4,6 +4,7 @@ import { createUsageMeter, type UsageMeter } from '../../../src/completions/mete
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
 import { createUsageReportStore } from '../../../src/completions/storage/usage-report-store.ts';
 import { createUsageStore, type UsageFlush, type UsageStore } from '../../../src/completions/storage/usage-store.ts';
+import { pause } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createSortableIds } from '../../../src/platform/ids/sortable-id.ts';
@@ -214,4 +215,22 @@ test('while the store is away calls go on, and what they used is stored when it 
   );
   assert.equal(new Set(flushes.map(({ id }) => id)).size, flushes.length);
   await meter.close();
+});
+
+test('a busy service stores its calls in large batches', async () => {
+  const flushes: UsageFlush[] = [];
+  const { clock, meter } = startMeter({
+    async add(flush) {
+      await pause(clock, 5);
+      flushes.push(flush);
+    },
+  });
+  for (let ms = 0; ms < 1000; ms += 1) {
+    observe(meter);
+    observe(meter);
+    await clock.advance(1);
+  }
+  assert.ok(flushes.length <= 4, `2000 calls took ${flushes.length} commits`);
+  await Promise.all([meter.close(), clock.advance(10)]);
+  assert.equal(flushes.flatMap(({ records }) => records).length, 2000);
 });

@@ -97,6 +97,29 @@ test('a flush does not wait for what is added after it', async () => {
   assert.ok(batcher.size() <= 1);
 });
 
+test('what comes during a write is the next batch, or waits for others too where that is asked for', async () => {
+  for (const waitsAgain of [false, true]) {
+    const { clock, batcher, batches, state } = prepare({ waitsAgain });
+    const late = [10, 11, 12, 13, 14];
+    state.during = () => {
+      if (state.writes === 1) batcher.add(late[0] ?? 0);
+      if (state.writes === 2) for (const item of late.slice(1)) batcher.add(item);
+    };
+    batcher.add(1);
+    await clock.advance(20);
+    assert.deepEqual(batches.slice(0, 2), waitsAgain ? [[1]] : [[1], [10]]);
+    await clock.advance(19);
+    assert.equal(batches.length, waitsAgain ? 1 : 3);
+    await clock.advance(1);
+    // Four of those that came during this write fill a batch: they do not wait.
+    assert.deepEqual(batches, [[1], [10], [11, 12, 13, 14]]);
+    batcher.add(20);
+    await batcher.flush();
+    assert.deepEqual(batches.at(-1), [20], 'somebody waits for it');
+    assert.equal(clock.pending(), 0);
+  }
+});
+
 test('closing writes what is left, refuses the rest, and leaves no timer', async () => {
   const { clock, batcher, batches, state } = prepare();
   for (const item of [1, 2, 3]) batcher.add(item);
