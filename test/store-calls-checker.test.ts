@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseSource } from './architecture/source-file.ts';
+import { proxyNodesScenario } from './faults/store-calls/accounts/proxy-nodes-scenario.ts';
 import { breakDatabases } from './faults/store-calls/broken-database.ts';
 import {
   type BrokenRun,
@@ -11,6 +12,7 @@ import {
 } from './faults/store-calls/check-operations.ts';
 import { checkSteps, type StepOperation } from './faults/store-calls/check-steps.ts';
 import { planFaults } from './faults/store-calls/plan-faults.ts';
+import { playScenario } from './faults/store-calls/play-scenario.ts';
 import type { Scenario } from './faults/store-calls/scenario.ts';
 import { SERVICES, sitesIn, storeCallSites } from './faults/store-calls/store-call-sites.ts';
 
@@ -138,4 +140,16 @@ test('a database that is looked into by a test fails for nobody', async () => {
   const broken = breakDatabases([database as never], { which: 1, when: 'before' });
   await database.read();
   assert.deepEqual([calls.length, broken.brokenSites, broken.counted()], [1, [], { calls: 0, changes: 0 }]);
+});
+
+test('reads and writes of a service that copies the functions of its store are counted, each at its own place', async () => {
+  const { sites, counted, operations } = await playScenario(
+    proxyNodesScenario,
+    { which: undefined, when: 'before' },
+    () => 0,
+  );
+  assert.deepEqual(checkRun({ operations }), []);
+  assert.ok(counted.calls > counted.changes, 'reads count too');
+  assert.deepEqual(checkSites([{ sites } as BrokenRun], new Set(storeCallSites('accounts'))), []);
+  assert.ok(sites.some((site) => site.endsWith('(readKeyed)')) && sites.some((site) => site.endsWith('(write)')));
 });

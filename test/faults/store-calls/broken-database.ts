@@ -1,6 +1,6 @@
 import type { Database } from '../../../src/platform/database/database.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
-import { STORE_CALLS, type StoreCall } from './store-call-sites.ts';
+import { GUARDED_WRITES, STORE_CALLS, type StoreCall } from './store-call-sites.ts';
 
 export interface BrokenCall {
   /** Which call fails: counted from 1, or the first one from a place in the sources; undefined: none. */
@@ -90,10 +90,14 @@ export function breakDatabases(
   };
 }
 
+/** Code that only passes calls on: the place that has called is behind it. */
+const BETWEEN = ['/src/platform/', `/${GUARDED_WRITES}`, '/test/kit/open-service-database.ts'];
+
 /** The place that has called, below the database layer; undefined for a test that looks into the store. */
 function siteOf(stack: string): string | undefined {
   const [, , ...callers] = stack.split('\n');
-  const caller = callers.find((frame) => !frame.includes('/src/platform/') && frame.includes('file://')) ?? '';
+  const caller =
+    callers.find((frame) => frame.includes('file://') && !BETWEEN.some((path) => frame.includes(path))) ?? '';
   const from = caller.indexOf('/src/');
   return from < 0 ? undefined : caller.slice(from + 1).replace(/:\d+\)?$/, '');
 }

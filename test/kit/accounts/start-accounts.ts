@@ -24,7 +24,7 @@ import { createSecretBox } from '../../../src/platform/secrets/secret-keys.ts';
 import { accountsSettingsOf as settingsThatApply } from '../../../src/system/settings.ts';
 import { createFakeClock, type FakeClock } from '../fake-clock.ts';
 import { handOnDatabaseThread } from '../hand-on-database-thread.ts';
-import { openServiceDatabase } from '../open-service-database.ts';
+import { openServiceDatabase, withLateCalls } from '../open-service-database.ts';
 import { resolveTrestle } from '../resolve-trestle.ts';
 import type { Scope } from '../running-program.ts';
 import { type AccountsClient, createAccountsClient } from './accounts-client.ts';
@@ -105,7 +105,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
   const accounts = await createAccounts({
     settings: accountsSettingsOf(options.settings ?? '{}', options.plans),
     auditRetentionMs: options.auditRetentionMs ?? 0,
-    database,
+    database: withLateCalls(database),
     secretBox,
     dataDirectory: folder,
     ownUrl: () => url,

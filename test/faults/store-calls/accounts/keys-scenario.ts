@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import type { CompletionKeys } from '../../../../src/accounts/owners.ts';
 import { completionsErrors } from '../../../../src/completions/errors.ts';
 import type { CompletionsSchema } from '../../../../src/completions/storage/completions-schema.ts';
 import { systemClock } from '../../../../src/platform/clock/clock.ts';
@@ -23,9 +24,12 @@ export const keysOfUsersScenario: Scenario = {
     const location = { engine: 'sqlite', file } as const;
     const completions = await openDatabase<CompletionsSchema>({ ...completionsDatabase, location, clock: systemClock });
     stage.scope.after(() => completions.close());
-    const keys = startKeys(completions);
+    // Each of the two services needs the other: accounts asks for its part when it is used.
+    const parts: { completionKeys?: CompletionKeys } = {};
+    const accounts = await startAccounts(stage.scope, parts);
+    const keys = startKeys(completions, { owners: accounts.owners });
     stage.scope.after(() => keys.stop());
-    const accounts = await startAccounts(stage.scope, { completionKeys: keys.ownKeys });
+    parts.completionKeys = keys.ownKeys;
     const secrets: string[] = [];
     const ask = createAskAccounts(accounts, secrets);
     const admin = await loggedInAs(accounts, 'admin');
@@ -33,7 +37,8 @@ export const keysOfUsersScenario: Scenario = {
     stage.watch(accounts.database, completions);
 
     const { token } = ann;
-    const keysOfAnn = () => completions.query.selectFrom('keys').select('id').where('owner', '=', ann.id).execute();
+    const keysOfAnn = () =>
+      completions.query.selectFrom('keys').select('id').where('owner', '=', `user:${ann.id}`).execute();
     const use = (name: string, key: string, refusal?: string) =>
       stage.step({
         name,

@@ -47,7 +47,12 @@ export const oauthScenario: Scenario = {
       return { told, code: told.get('error') ?? '', problems: [] };
     };
     const links = (userId: string) =>
-      accounts.database.query.selectFrom('credentials').select('id').where('user_id', '=', userId).execute();
+      accounts.database.query
+        .selectFrom('credentials')
+        .select('id')
+        .where('user_id', '=', userId)
+        .where('kind', '=', 'oauth')
+        .execute();
 
     const enter = (name: string) =>
       stage.step({

@@ -18,11 +18,13 @@ import { storedOf } from '../stored-of.ts';
 import { passing } from './ask-bridge.ts';
 
 const DEAD = 'ins_dead';
-/** Longer than a bridge may be silent before others take it for dead. */
 const DEAD_MS = 10_000;
 const BEAT_MS = 2500;
 
-/** A bridge starts where another one has died, beside others that share the store, and stops. */
+/**
+ * A bridge starts where another one has died, and stops. On SQLite: on PostgreSQL its clock decides who is dead, which a test
+ * cannot move; `npm run faults -- cluster` kills instances there.
+ */
 export const startScenario: Scenario = {
   name: 'start and stop',
   service: 'bridge',
@@ -30,9 +32,7 @@ export const startScenario: Scenario = {
     const file = join(await temporaryFolder(stage.scope), 'bridge.db');
     const location = { engine: 'sqlite', file } as const;
     const definition = { name: 'bridge', migrations: bridgeMigrations };
-    const opened = await openDatabase<BridgeSchema>({ ...definition, location, clock: systemClock });
-    // As far as the bridge can tell, others may use the same store.
-    const database = { ...opened, engine: 'postgres' as const };
+    const database = await openDatabase<BridgeSchema>({ ...definition, location, clock: systemClock });
     const { query } = database;
     const providers = [createScriptedProvider('one')];
     let clock = createJumpingClock();
@@ -63,15 +63,11 @@ export const startScenario: Scenario = {
       Promise.all([lost, retried].map(async ({ id }) => (await jobs.find(id))?.status ?? ''));
     const isSettled = async () => (await statuses()).every((status) => status === 'completed' || status === 'failed');
     await passUntil(clock, BEAT_MS, 'the jobs to be settled', () => stage.aside(isSettled));
-    const beats = () => query.selectFrom('instances').select(['id', 'started_at', 'heartbeat_at']).execute();
-    const isBeating = async () => (await beats()).some(({ started_at, heartbeat_at }) => heartbeat_at > started_at);
-    await passUntil(clock, BEAT_MS, 'a heartbeat', isBeating);
-    const isAlone = async () => (await beats()).length === 1;
-    await passUntil(clock, DEAD_MS, 'the dead to be taken off the list', isAlone);
+    const listed = () => query.selectFrom('instances').select('id').execute();
     await stage.step({
       name: 'a stop',
       ask: () => askInside(bridgeErrors, () => passing(clock, bridge?.bridge.stop() ?? Promise.resolve())),
-      stored: async () => storedOf((await beats()).length === 0),
+      stored: async () => storedOf((await listed()).length === 0),
     });
     stage.mend();
     const [turn] = await query.selectFrom('turns').selectAll().where('prompt', '=', '"hello"').execute();
