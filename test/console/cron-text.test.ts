@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { cronText, everyText } from '../../src/console/parts/cron-text.ts';
 
-test('patterns of cron are told in words, and those that words do not make clearer are not', () => {
+test('patterns of cron become words, except those that words do not make clearer', () => {
   const told = {
     '0 8 * * *': 'every day at 08:00',
     '30 6 * * 1-5': 'Monday to Friday at 06:30',

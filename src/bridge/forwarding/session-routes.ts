@@ -112,8 +112,8 @@ export interface SessionRoutes {
    */
   bind(binding: Binding, insteadOf: Bound | undefined): Promise<Bound>;
   /**
-   * Forgets a place that this call has stored, after its node has certainly created nothing. If another call has meanwhile been
-   * sent there too, the place stays. Never rejects.
+   * Forgets a place that this call has stored, after its node has certainly created nothing. If another call has been sent
+   * there since then, the place stays. Never rejects.
    */
   release(binding: Binding, bound: Bound): Promise<void>;
   remember(binding: Binding): Promise<void>;

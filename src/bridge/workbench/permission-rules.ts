@@ -147,7 +147,9 @@ function pathsOf({ path = '', isExact = false, decision }: PermissionRule, folde
 
 /** A pattern, and the folder from which it counts; undefined where it counts from the root. */
 function patternFrom(path: string, folder: string): { readonly base: string | undefined; readonly pattern: string } {
-  const whole = path.replace(/\/+$/, '/**');
+  let end = path.length;
+  while (path[end - 1] === '/') end -= 1;
+  const whole = end === path.length ? path : `${path.slice(0, end)}/**`;
   if (isAbsolute(whole) || whole.startsWith('**')) return { base: undefined, pattern: whole };
   let base = folder;
   let pattern = normalize(whole);
