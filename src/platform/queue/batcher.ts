@@ -53,7 +53,7 @@ export function createBatcher<Item>(options: BatcherOptions<Item>): Batcher<Item
     stopTimer = clock.after(maxDelayMs * Math.min(2 ** failures, MAX_DELAY_FACTOR), () => void writeNow());
   }
 
-  /** Whether what is left when a write has ended is written at once. */
+  /** Whether what is left when a write has ended is written immediately. */
   function goesOn(): boolean {
     if (items.length === 0) return false;
     return !waitsAgain || waiters.length > 0 || items.length >= maxBatch;
