@@ -125,3 +125,38 @@ test('on a phone the other screens are behind “More”, which a choice and the
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), PHONE.width, 'nothing is wider');
   assert.deepEqual(problems, []);
 });
+
+test('on a phone every button and field can be hit with a finger, and the navigation says where one is', async (t) => {
+  const program = await startProgram(t);
+  const { page, problems } = await openPage(t, `${program.url}/console`);
+  await page.setViewportSize(PHONE);
+  const screens = [
+    '',
+    '/new',
+    '/runs/new',
+    '/jobs',
+    '/schedules',
+    '/playground',
+    '/models',
+    '/usage',
+    '/calls',
+    '/system',
+  ];
+  for (const screen of screens) {
+    await page.goto(`${program.url}/console${screen}`);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await page.getByText('Loading …').first().waitFor({ state: 'detached' });
+    const low = await page.evaluate<string[]>(`
+      [...document.querySelectorAll('main button:not(.link, .plain), main .button, main select, main input')]
+        .filter((one) => one.checkVisibility() && !['checkbox', 'radio'].includes(one.type))
+        .filter((one) => one.getBoundingClientRect().height < 44)
+        .map((one) => one.getBoundingClientRect().height + ' ' + one.outerHTML.slice(0, 80))
+    `);
+    assert.deepEqual(low, [], screen);
+    assert.equal(await page.evaluate('document.documentElement.scrollWidth'), PHONE.width, screen);
+  }
+  await page.goto(`${program.url}/console/schedules`);
+  const jobs = page.getByRole('navigation', { name: 'Console' }).getByRole('link', { name: 'Jobs' });
+  await untilEqual(() => jobs.getAttribute('aria-current'), 'true');
+  assert.deepEqual(problems, []);
+});

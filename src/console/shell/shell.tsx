@@ -198,6 +198,19 @@ const ROWS: readonly {
   { group: 'Operate', path: '/console/system', label: 'System', icon: Activity, key: 's', isFor: isOperator },
 ];
 
+/** Screens that are not below the address of their entry. */
+const BELONGS: readonly (readonly [place: string, entry: string])[] = [
+  ['/console/sessions/', BOARD],
+  ['/console/schedules', '/console/jobs'],
+];
+
+/** Whether an entry of the navigation is the screen that is shown, or has it below. */
+function currentOf(path: string, location: string): 'page' | 'true' | undefined {
+  if (location === path) return 'page';
+  const isBelow = path !== BOARD && location.startsWith(`${path}/`);
+  return isBelow || BELONGS.some(([place, entry]) => entry === path && location.startsWith(place)) ? 'true' : undefined;
+}
+
 function Frame({ seen, children }: { readonly seen: Seen; readonly children: ReactNode }) {
   const { system, person } = seen;
   const [location, go] = useLocation();
@@ -274,7 +287,7 @@ function Frame({ seen, children }: { readonly seen: Seen; readonly children: Rea
               <ul>
                 {inGroup.map(({ path, label, icon: Icon, isInBar }) => (
                   <li key={path} className={isInBar ? 'in-bar' : ''}>
-                    <Link href={path} aria-current={location === path ? 'page' : undefined}>
+                    <Link href={path} aria-current={currentOf(path, location)}>
                       <Icon aria-hidden="true" /> {label}
                       {path === BOARD && needsYou > 0 ? <span className="badge">{needsYou}</span> : null}
                     </Link>
