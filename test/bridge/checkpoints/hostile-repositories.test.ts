@@ -82,6 +82,20 @@ const ATTACKS: Readonly<Record<string, (folder: string, attack: string) => Promi
     await writeFile(join(inner, '.gitattributes'), '* filter=evil\n');
     await writeFile(join(inner, 'file'), '22');
   },
+  async 'settings for another work tree, for one work tree alone, and for folders that are safe'(folder, attack) {
+    await writeFile(
+      join(folder, 'more-settings'),
+      `[core]\n\tfsmonitor = ${attack}\n[filter "evil"]\n\tclean = ${attack}\n`,
+    );
+    await writeFile(join(folder, 'attributes'), '* filter=evil\n');
+    gitIn(folder, 'config', 'core.attributesFile', join(folder, 'attributes'));
+    gitIn(folder, 'config', 'includeIf.gitdir:/.path', join(folder, 'more-settings'));
+    gitIn(folder, 'config', 'safe.directory', '*');
+    gitIn(folder, 'config', 'core.repositoryformatversion', '1');
+    gitIn(folder, 'config', 'extensions.worktreeConfig', 'true');
+    await writeFile(join(folder, '.git/config.worktree'), `[core]\n\tworktree = /etc\n\tfsmonitor = ${attack}\n`);
+    await writeFile(join(folder, '.git/commondir'), '.\n');
+  },
   async 'a folder of git elsewhere'(folder, attack) {
     gitIn(folder, 'config', 'core.fsmonitor', attack);
     await rename(join(folder, '.git'), `${folder}-git`);
@@ -106,6 +120,7 @@ const GROUPS = [
   ['filters that clean, smudge and process', 'a link in place of the folder of git'],
   ['filters in the attributes of the repository alone'],
   ['settings from an included file, and a missing object that a remote has'],
+  ['settings for another work tree, for one work tree alone, and for folders that are safe'],
   ['filters that clean, smudge and process', 'a folder of git elsewhere'],
 ];
 
@@ -130,6 +145,8 @@ for (const names of GROUPS) {
       assert.equal(errorCode(error), 'GIT_FAILED');
       return [];
     });
+    const others = changes.filter(({ path }) => !['a.txt', 'b.txt', 'new.txt'].includes(path));
+    assert.deepEqual(others, [], 'only what was changed in this folder');
     for (const { before, after } of changes.slice(0, 2)) {
       await state.diff(before?.oid ?? null, after?.oid ?? null, signal).catch(() => '');
     }
