@@ -31,12 +31,15 @@ export function createEventSplitter(maxEventBytes = MAX_EVENT_BYTES): EventSplit
 
   return {
     feed(chunk) {
-      const end = endOfLastEvent(chunk, before, beforeThat);
       const { length } = chunk;
+      if (length === 0) return EMPTY;
+      const end = endOfLastEvent(chunk, before, beforeThat);
+      // The CR with which the last chunk ended was a whole line end after all, so what is held ends with its event.
+      const isHeldWhole = before === CARRIAGE_RETURN && beforeThat === LINE_FEED && chunk[0] !== LINE_FEED;
       beforeThat = length > 1 ? (chunk[length - 2] ?? 0) : before;
       before = chunk[length - 1] ?? before;
       if (end === length && heldBytes === 0) return chunk;
-      if (end === 0) {
+      if (end === 0 && !isHeldWhole) {
         hold(chunk);
         return EMPTY;
       }
