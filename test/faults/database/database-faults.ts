@@ -4,7 +4,7 @@ import { createScope } from '../../kit/create-scope.ts';
 import { type RealPostgres, startPostgres } from '../../kit/real-postgres.ts';
 import { startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
-import { storedJobs, submitJob } from '../jobs/job-operations.ts';
+import { createJobSubmits } from '../jobs/job-operations.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
 
@@ -39,6 +39,7 @@ export const databaseFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const random = seededRandom(seed);
   const log = openOperationLog<Operation>('database');
   const scope = createScope();
+  const { storedJobs, submitJob } = createJobSubmits();
   const keys: string[] = [];
   try {
     const server = await startPostgres();

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { postRpc } from '../../kit/bridge/bridge-client.ts';
 import { type RunningProgram, startProgram } from '../../kit/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
-import { storedJobs, submitJob } from '../jobs/job-operations.ts';
+import { createJobSubmits } from '../jobs/job-operations.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
 
@@ -45,6 +45,7 @@ async function fillOnce(random: () => number, name: string) {
   const log = openOperationLog<Operation>(`disk-full-${name}`);
   const folder = await mkdtemp(join(tmpdir(), 'trestle-faults-'));
   const programs: RunningProgram[] = [];
+  const { storedJobs, submitJob } = createJobSubmits();
   const keys: string[] = [];
 
   async function start(): Promise<RunningProgram> {

@@ -10,18 +10,31 @@ const SUBMIT_LIMIT_MS = 60_000;
 const MIN_PATIENCE_MS = 120_000;
 const PATIENCE_PER_JOB_MS = 20;
 
-/** A key that comes again must come with the same parameters. */
-const paramsOfKey = new Map<string, object>();
-
-/** Notes the parameters of a key that is submitted elsewhere. */
-export function noteParams(key: string, params: object): void {
-  paramsOfKey.set(key, params);
+/** Submits of one run: a key that comes again comes with the same parameters, and with those of this run. */
+export interface JobSubmits {
+  /** Notes the parameters of a key that is submitted elsewhere. */
+  noteParams(key: string, params: object): void;
+  /** One submit, and what is known after it. */
+  submitJob(url: string, key: string, given?: object): Promise<SubmitOperation>;
+  /** Waits until no job is open, and gives what is stored then; jobs by their keys, as repeating the submits tells. */
+  storedJobs(url: string, keys: readonly string[]): Promise<CheckedStore>;
 }
 
-/** One submit, and what is known after it. */
-export async function submitJob(url: string, key: string, given?: object): Promise<SubmitOperation> {
-  const params = paramsOfKey.get(key) ?? given ?? {};
-  noteParams(key, params);
+export function createJobSubmits(): JobSubmits {
+  const paramsOfKey = new Map<string, object>();
+  const submitJob: JobSubmits['submitJob'] = (url, key, given) => {
+    const params = paramsOfKey.get(key) ?? given ?? {};
+    paramsOfKey.set(key, params);
+    return submitWith(url, key, params);
+  };
+  return {
+    noteParams: (key, params) => void paramsOfKey.set(key, params),
+    submitJob,
+    storedJobs: (url, keys) => storedAtTheEnd(url, keys, submitJob),
+  };
+}
+
+async function submitWith(url: string, key: string, params: object): Promise<SubmitOperation> {
   const startedAt = performance.now();
   const told = (rest: Pick<SubmitOperation, 'outcome' | 'jobId' | 'problem'>): SubmitOperation => ({
     kind: 'submit',
@@ -45,8 +58,11 @@ async function tooLate(): Promise<never> {
   throw new Error(`no answer after ${SUBMIT_LIMIT_MS} ms`);
 }
 
-/** Waits until no job is open, and gives what is stored then; jobs by their keys, as repeating the submits tells. */
-export async function storedJobs(url: string, keys: readonly string[]): Promise<CheckedStore> {
+async function storedAtTheEnd(
+  url: string,
+  keys: readonly string[],
+  submitJob: JobSubmits['submitJob'],
+): Promise<CheckedStore> {
   const end = performance.now() + MIN_PATIENCE_MS + keys.length * PATIENCE_PER_JOB_MS;
   while ((await openJobs(url)) > 0 && performance.now() < end) await sleep(200);
   const jobs = await listJobs(url);

@@ -8,7 +8,7 @@ import { type RunningProgram, startProgram, temporaryFolder } from '../../kit/ru
 import { type FaultOptions, type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkOperations, figuresOf, type Operation } from './check-operations.ts';
-import { seenOf, storedJobs, submitJob } from './job-operations.ts';
+import { createJobSubmits, seenOf } from './job-operations.ts';
 
 const CLIENTS = 8;
 /** So many answers come before a kill: by count and not by time, so that a slow machine does as much. */
@@ -28,6 +28,7 @@ export const jobsFaults: FaultSuite = async ({ cycles, seed, say }: FaultOptions
   const receiver = await startReceiver(log.note);
   scope.after(receiver.close);
   const random = seededRandom(seed);
+  const { storedJobs, submitJob } = createJobSubmits();
   const keys: string[] = [];
   let answers = 0;
 

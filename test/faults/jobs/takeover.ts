@@ -8,7 +8,7 @@ import { type RunningProgram, startProgram, temporaryFolder } from '../../kit/ru
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { checkTakeover, type Operation, type StoredTurn, takeoverFigures } from './check-takeover.ts';
-import { storedJobs, submitJob } from './job-operations.ts';
+import { createJobSubmits } from './job-operations.ts';
 import { TURNS_OF_JOBS } from './turns-of-jobs.ts';
 
 const BRIDGES = 3;
@@ -29,6 +29,7 @@ export const takeoverFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const random = seededRandom(seed);
   const log = openOperationLog<Operation>('takeover');
   const scope = createScope();
+  const { storedJobs, submitJob } = createJobSubmits();
   const keys: string[] = [];
   try {
     const server = await startPostgres();

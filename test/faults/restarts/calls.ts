@@ -1,4 +1,3 @@
-import { noteParams } from '../jobs/job-operations.ts';
 import { wordOf, wordsIn } from '../numbered-words.ts';
 import type { Call } from './retrying-client.ts';
 
@@ -37,7 +36,6 @@ export const stream: Call = {
 export const capabilities: Call = rpcCall('capabilities', 'acp.capabilities', {});
 
 export function submit(key: string, taskPrompt: string): Call {
-  noteParams(key, { taskPrompt });
   return rpcCall('submit', 'app.jobs.submit', { taskPrompt, idempotencyKey: key });
 }
 

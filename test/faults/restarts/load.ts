@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SubmitOperation } from '../jobs/check-operations.ts';
+import type { JobSubmits } from '../jobs/job-operations.ts';
 import { capabilities, chat, get, stream, submit } from './calls.ts';
 import type { CallOperation, Operation } from './check-operations.ts';
 import { type Call, createRetryingClient, type RetryingClient } from './retrying-client.ts';
@@ -9,6 +10,7 @@ export interface LoadOptions {
   urls(): readonly string[];
   random(): number;
   note(operation: Operation): void;
+  noteParams: JobSubmits['noteParams'];
 }
 
 export interface Load {
@@ -26,7 +28,7 @@ const MAX_PAUSE_MS = [40, 100, 250, 1000];
 const PROMPT = 'one two three four';
 
 /** Clients that call and read until the end, whatever happens to the instances. */
-export function startLoad({ urls, random, note }: LoadOptions): Load {
+export function startLoad({ urls, random, note, noteParams }: LoadOptions): Load {
   const keys: string[] = [];
   const jobIds: string[] = [];
   const open = new Set<Promise<void>>();
@@ -35,6 +37,7 @@ export function startLoad({ urls, random, note }: LoadOptions): Load {
   async function submitOnce(client: RetryingClient): Promise<void> {
     const key = `key-${keys.length}`;
     keys.push(key);
+    noteParams(key, { taskPrompt: PROMPT });
     const { operation, text } = await client.call(submit(key, PROMPT));
     note(operation);
     const submitted = submittedBy(operation, key, text);

@@ -7,7 +7,7 @@ import { startPostgres } from '../../kit/real-postgres.ts';
 import { type RunningProgram, type Scope, startProgram, temporaryFolder } from '../../kit/running-program.ts';
 import { type FaultSuite, seededRandom } from '../fault-suite.ts';
 import type { StoredTurn } from '../jobs/check-takeover.ts';
-import { storedJobs } from '../jobs/job-operations.ts';
+import { createJobSubmits } from '../jobs/job-operations.ts';
 import { TURNS_OF_JOBS } from '../jobs/turns-of-jobs.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { startModel } from '../program-before-model.ts';
@@ -25,6 +25,7 @@ export const restartsFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const random = seededRandom(seed);
   const log = openOperationLog<Operation>('restarts');
   const scope = createScope();
+  const { noteParams, storedJobs } = createJobSubmits();
   try {
     const server = await startPostgres();
     scope.after(() => server.stop());
@@ -40,7 +41,7 @@ export const restartsFaults: FaultSuite = async ({ cycles, seed, say }) => {
     const programs: RunningProgram[] = [];
     for (let index = 0; index < INSTANCES; index += 1) programs.push(await start(await temporaryFolder(scope)));
 
-    const load = startLoad({ urls: () => programs.map(({ url }) => url), random, note: log.note });
+    const load = startLoad({ urls: () => programs.map(({ url }) => url), random, note: log.note, noteParams });
     for (let cycle = 1; cycle <= cycles; cycle += 1) {
       const instance = cycle % INSTANCES;
       const { stop, dataDirectory } = programs[instance] as RunningProgram;

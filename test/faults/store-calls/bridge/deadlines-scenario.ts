@@ -4,7 +4,7 @@ import { call } from '../../../kit/bridge/session-client.ts';
 import { startBridge } from '../../../kit/bridge/start-bridge.ts';
 import { createScriptedProvider, endless } from '../../../kit/scripted-provider.ts';
 import { until } from '../../../kit/until.ts';
-import { submitJob } from '../../jobs/job-operations.ts';
+import { createJobSubmits } from '../../jobs/job-operations.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';
@@ -32,6 +32,7 @@ export const deadlinesScenario: Scenario = {
     });
     const { query } = database;
     const ask = createAskBridge(url, clock);
+    const { submitJob } = createJobSubmits();
     const { jobId: running = '' } = await submitJob(url, 'running');
     const jobOf = (id: string) => query.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
     await until('the first job to run', async () => (await jobOf(running)).status === 'running');

@@ -3,7 +3,7 @@ import { call } from '../../../kit/bridge/session-client.ts';
 import { startBridge } from '../../../kit/bridge/start-bridge.ts';
 import { createScriptedProvider } from '../../../kit/scripted-provider.ts';
 import { until } from '../../../kit/until.ts';
-import { submitJob } from '../../jobs/job-operations.ts';
+import { createJobSubmits } from '../../jobs/job-operations.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';
@@ -23,6 +23,7 @@ export const retentionScenario: Scenario = {
     const { url, database } = await startBridge(stage.scope, { providers, clock, retention: RETENTION });
     const { query } = database;
     const store = createJobStore(database);
+    const { submitJob } = createJobSubmits();
     for (const key of ['first', 'second']) {
       const { jobId = '' } = await submitJob(url, key);
       await until('the job to end', async () => (await store.find(jobId))?.completed_at !== null);
