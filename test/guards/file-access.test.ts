@@ -308,6 +308,8 @@ const OPENING_FILES: Readonly<Record<string, readonly string[] | string>> = {
   'workbench/create-workbench.ts': ['GET files', 'GET folders'],
   'workbench/file-changes.ts': ['changes of a turn'],
   'workbench/folders.ts': ['GET files', 'GET folders'],
+  'workbench/permission-rules.ts':
+    'resolves links to compare paths with rules, and opens none; test/bridge/workbench/permission-rules.test.ts',
   'worktrees/create-worktrees.ts':
     'makes and removes folders of sessions by confinement; test/bridge/worktrees/hostile-worktrees.test.ts',
   'worktrees/repository.ts':
