@@ -109,7 +109,6 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     logger.info({ actor, owner, ...details }, what);
     await owners?.record?.(event);
   };
-  const register = createKeyRegister({ store: keyStore, clock, randomness, makeId, record, onChanged: lookup.forget });
 
   const { alerts: addressed = { url: '', token: '' } } = settings;
   const alerts = createBudgetAlerts({ settings: addressed, clock, randomness, logger });
@@ -122,6 +121,15 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     makeId,
     release: sharedBudgets?.release,
     onLost: logLosses(logger, clock),
+  });
+  const register = createKeyRegister({
+    store: keyStore,
+    clock,
+    randomness,
+    makeId,
+    record,
+    flush: meter.flush,
+    onChanged: lookup.forget,
   });
   const figures = createCallFigures(meter.figures);
   const warnOf = (message: string) => (error: unknown) => logger.warn({ err: error }, message);
@@ -194,6 +202,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
         reports,
         objects,
         flush: meter.flush,
+        clock,
         emptyLog: database.emptyLog,
       }),
     ),

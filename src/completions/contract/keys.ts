@@ -104,6 +104,19 @@ const KeyFields = {
   previous_until: Type.Union([Type.String(), Type.Null()], {
     description: 'Until when the key before the last rotation still works.',
   }),
+  last_used_at: Type.Union([Type.String(), Type.Null()], {
+    description: 'When its last call ended. Null: it was not used, or not for as long as usage is kept.',
+  }),
+  spent: Type.Union(
+    [
+      Type.Object({
+        usd: Type.Number(),
+        period: Type.String({ description: '`2030-01-31`, `2030-01` or `total`, in UTC.' }),
+      }),
+      Type.Null(),
+    ],
+    { description: 'What its calls have cost in the period of its budget that runs. Null: it has no budget.' },
+  ),
 };
 
 export const KeyInfo = Type.Object(KeyFields);

@@ -2,10 +2,12 @@ import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Budget, Limits, Owner } from '../../platform/identity/owner.ts';
+import { usdOfNano } from '../apis/prices.ts';
 import { type KeyInfo, MAX_TAGS } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
-import type { FoundRow, KeyStore } from '../storage/key-store.ts';
+import type { FoundRow, KeyStore, UsedKeyRow } from '../storage/key-store.ts';
 import type { KeyHolder, StoreContent } from './admission.ts';
+import { periodOf } from './budgets.ts';
 
 /** An issued key that was looked up. */
 export interface FoundKey {
@@ -78,8 +80,8 @@ function includes({ allowed }: { readonly allowed: readonly string[] | undefined
   return allowed === undefined || allowed.some((pattern) => matchesPattern(pattern, model));
 }
 
-/** A key as its managers see it. */
-export function describeKey(row: KeyRow): KeyInfo {
+/** A key as its managers see it at this moment. */
+export function describeKey(row: UsedKeyRow, now: number): KeyInfo {
   const { budget } = limitsOf(row);
   return {
     id: row.id,
@@ -99,6 +101,11 @@ export function describeKey(row: KeyRow): KeyInfo {
     created_at: new Date(row.created_at).toISOString(),
     enabled: row.enabled === 1,
     previous_until: row.previous_until === null ? null : new Date(row.previous_until).toISOString(),
+    last_used_at: row.last_used_at === null ? null : new Date(Number(row.last_used_at)).toISOString(),
+    spent:
+      budget === undefined
+        ? null
+        : { usd: usdOfNano(Number(row.spent_nano_usd ?? 0)), period: periodOf(budget.period, now) },
   };
 }
 

@@ -17,8 +17,9 @@ import type {
   UsageReport,
 } from '../contract/keys.ts';
 import type { KeyRow } from '../storage/completions-schema.ts';
-import type { KeyStore } from '../storage/key-store.ts';
+import type { KeyStore, UsedKeyRow } from '../storage/key-store.ts';
 import type { KeyHolder } from './admission.ts';
+import { dayOf } from './budgets.ts';
 import { describeKey, storedTags } from './issued-key.ts';
 
 export const KEY_PREFIX = 'tsk_';
@@ -77,6 +78,8 @@ interface KeyRegisterOptions {
   readonly makeId: MakeId;
   /** Records what happened to a key; awaited. */
   record(event: KeyEvent): Promise<void>;
+  /** Stores what was counted of calls so far. */
+  flush(): Promise<void>;
   /** Called for every key that is changed or removed, or may be. */
   onChanged(id: string): void;
 }
@@ -93,15 +96,17 @@ export function keyDigest(key: string): string {
 }
 
 export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
-  const { store, clock, randomness, makeId, record, onChanged } = options;
+  const { store, clock, randomness, makeId, record, flush, onChanged } = options;
+  const today = () => dayOf(clock.now());
+  const describe = (row: UsedKeyRow) => describeKey(row, clock.now());
 
-  async function findKey(id: string, owner: string | undefined): Promise<KeyRow> {
-    const row = await store.find(id, owner === undefined ? undefined : ownerIdOf(owner));
+  async function findKey(id: string, owner: string | undefined): Promise<UsedKeyRow> {
+    const row = await store.find(id, owner === undefined ? undefined : ownerIdOf(owner), today());
     return row ?? notFound(id);
   }
 
   /** Stores a change of a key and returns the key after it. */
-  async function write(id: string, change: () => Promise<boolean>): Promise<KeyRow> {
+  async function write(id: string, change: () => Promise<boolean>): Promise<UsedKeyRow> {
     try {
       if (!(await change())) notFound(id);
     } finally {
@@ -140,12 +145,13 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
       };
       await store.add(row);
       await record({ ...by, event: 'key.created', subject: row.owner, details: { key: row.id, name: row.name } });
-      return { ...describeKey(row), key };
+      return { ...describe({ ...row, last_used_at: null, spent_nano_usd: null }), key };
     },
     async list({ owner, after = '', limit = MAX_AT_ONCE }) {
       const owned = owner === undefined ? undefined : ownerIdOf(owner);
-      const rows = await store.list({ owner: owned, after, limit: limit + 1 });
-      return { object: 'list', data: rows.slice(0, limit).map(describeKey), has_more: rows.length > limit };
+      await flush();
+      const rows = await store.list({ owner: owned, after, limit: limit + 1 }, today());
+      return { object: 'list', data: rows.slice(0, limit).map(describe), has_more: rows.length > limit };
     },
     async change(id, change, owner, by = SYSTEM) {
       const found = await findKey(id, owner);
@@ -156,7 +162,7 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
       if (refused.length > 0) throw new AppError('KEY_OF_OPERATOR', { fields: refused.join(', ') });
       const row = await write(id, () => store.change(id, columnsOf(change, clock.now())));
       await record({ ...by, event: 'key.changed', subject: row.owner, details: { key: id, changed: members } });
-      return describeKey(row);
+      return describe(row);
     },
     async rotate(id, { grace_seconds: grace = 0 }, owner, by = SYSTEM) {
       await findKey(id, owner);
@@ -166,7 +172,7 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
       const row = await write(id, () => store.rotate(id, next, until));
       const details = { key: id, grace_seconds: grace };
       await record({ ...by, event: 'key.rotated', subject: row.owner, details });
-      return { ...describeKey(row), ...{ hint: next.hint, key } };
+      return { ...describe(row), ...{ hint: next.hint, key } };
     },
     async remove(id, owner, by = SYSTEM) {
       try {

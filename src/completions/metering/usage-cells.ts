@@ -5,6 +5,7 @@ import { sees } from '../../platform/identity/principal.ts';
 import { usdOfNano } from '../apis/prices.ts';
 import type { UsageQuery, UsageReport } from '../contract/keys.ts';
 import { INTERNAL_ID, type KeyHolder, seesAll } from '../keys/admission.ts';
+import { dayOf } from '../keys/budgets.ts';
 import { readTags } from '../keys/issued-key.ts';
 import type { OwnKeys } from '../keys/key-register.ts';
 import type { KeyStore } from '../storage/key-store.ts';
@@ -354,15 +355,16 @@ export function createOwnUsage(parts: {
   readonly reports: UsageReportStore;
   readonly objects: Pick<ObjectStore, 'removeOf'>;
   flush(): Promise<void>;
+  readonly clock: Pick<Clock, 'now'>;
   /** Removes from the files what was deleted. */
   emptyLog(): Promise<void>;
 }): Pick<OwnKeys, 'usage' | 'eraseContents'> {
-  const { keys, store, reports, objects, flush, emptyLog } = parts;
+  const { keys, store, reports, objects, flush, clock, emptyLog } = parts;
   return {
     async usage(id) {
       const owner = ownerIdOf(id);
       await flush();
-      const own = await keys.list({ owner, after: '', limit: MAX_EXPORTED_KEYS });
+      const own = await keys.list({ owner, after: '', limit: MAX_EXPORTED_KEYS }, dayOf(clock.now()));
       const spent = await keys.spending(owner);
       const modelsOf = async (key: string) => {
         const question = { scope: ofKey(key), dimensions: ['model'], range: ALL_TIME, zone: readZone('UTC') } as const;

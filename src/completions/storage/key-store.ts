@@ -3,6 +3,14 @@ import type { Database } from '../../platform/database/database.ts';
 import { wakeUpStatements } from '../../platform/database/postgres/wake-ups.ts';
 import type { CompletionsSchema, KeyRow, SpendingRow } from './completions-schema.ts';
 
+/** A key, and what its calls left in the store: both are read with it, so that no call has to write them down. */
+export interface UsedKeyRow extends KeyRow {
+  /** When the last call ended whose record is kept. */
+  readonly last_used_at: number | null;
+  /** Of its budget, in the period that runs; null where nothing was spent in it. */
+  readonly spent_nano_usd: number | null;
+}
+
 export interface KeyPage {
   /** Undefined: of everybody. `team:<id>`: the keys whose calls are for that team. */
   readonly owner: string | undefined;
@@ -19,14 +27,14 @@ export interface KeyStore {
   add(key: KeyRow): Promise<void>;
   /** The key that has this digest, or had it before its last rotation. */
   byDigest(digest: string): Promise<FoundRow | undefined>;
-  /** Undefined when the key does not exist or has another owner. */
-  find(id: string, owner: string | undefined): Promise<KeyRow | undefined>;
+  /** Undefined when the key does not exist or has another owner. `today` (`2030-01-31`) tells the periods that run. */
+  find(id: string, owner: string | undefined, today: string): Promise<UsedKeyRow | undefined>;
   /** Returns false when the key does not exist any more. */
   change(id: string, values: Partial<Omit<KeyRow, 'id' | 'revision'>>): Promise<boolean>;
   /** Puts a new digest in the place of the present one, which becomes the previous one. False: as with `change`. */
   rotate(id: string, next: Pick<KeyRow, 'digest' | 'hint'>, previousUntil: number | null): Promise<boolean>;
   /** In the order of their making. */
-  list(page: KeyPage): Promise<readonly KeyRow[]>;
+  list(page: KeyPage, today: string): Promise<readonly UsedKeyRow[]>;
   /** Returns false when the key does not exist or has another owner. Its spending is removed; its usage is kept. */
   remove(id: string, owner: string | undefined): Promise<boolean>;
   /** What a key has spent in a period, in nano-USD. */
@@ -75,6 +83,26 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
       .where('key_id', '=', given.keyId)
       .where('period', '=', given.period),
   );
+  /** Both parts use an index: as many lookups as there are keys in the answer. */
+  const usedKeys = (today: string) =>
+    query
+      .selectFrom('keys')
+      .selectAll('keys')
+      .select((keys) => [
+        keys
+          .selectFrom('usage_records')
+          .select('usage_records.at')
+          .whereRef('usage_records.key_id', '=', 'keys.id')
+          .orderBy('usage_records.id', 'desc')
+          .limit(1)
+          .as('last_used_at'),
+        keys
+          .selectFrom('key_spending')
+          .select('key_spending.cost_nano_usd')
+          .whereRef('key_spending.key_id', '=', 'keys.id')
+          .where('key_spending.period', '=', runningPeriod(today))
+          .as('spent_nano_usd'),
+      ]);
   const nano = (value: number) => sql<number>`cast(${value} as bigint)`;
   const grantOf = ({ limit, need, want }: LeaseAsk, used: ReturnType<typeof sql>) => sql<number>`case
     when ${nano(limit)} - ${used} >= ${nano(want)} then ${nano(want)}
@@ -101,9 +129,9 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
       const [previous] = await database.readKeyed(byPreviousDigest({ digest }));
       return previous === undefined ? undefined : { ...previous, isPrevious: true };
     },
-    async find(id, owner) {
-      let keys = query.selectFrom('keys').selectAll().where('id', '=', id);
-      if (owner !== undefined) keys = keys.where('owner', '=', owner);
+    async find(id, owner, today) {
+      let keys = usedKeys(today).where('keys.id', '=', id);
+      if (owner !== undefined) keys = keys.where('keys.owner', '=', owner);
       const [row] = await database.read(keys.compile());
       return row;
     },
@@ -137,10 +165,10 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
       ]);
       return changed.changes > 0;
     },
-    async list({ owner, after, limit }) {
-      let keys = query.selectFrom('keys').selectAll().where('id', '>', after).orderBy('id').limit(limit);
-      if (owner?.startsWith(TEAM)) keys = keys.where('team', '=', owner.slice(TEAM.length));
-      else if (owner !== undefined) keys = keys.where('owner', '=', owner);
+    async list({ owner, after, limit }, today) {
+      let keys = usedKeys(today).where('keys.id', '>', after).orderBy('keys.id').limit(limit);
+      if (owner?.startsWith(TEAM)) keys = keys.where('keys.team', '=', owner.slice(TEAM.length));
+      else if (owner !== undefined) keys = keys.where('keys.owner', '=', owner);
       return database.read(keys.compile());
     },
     async remove(id, owner) {
@@ -181,4 +209,10 @@ export function createKeyStore(database: Database<CompletionsSchema>): KeyStore 
       ]);
     },
   };
+}
+
+/** The period of the budget of a key that a day (`2030-01-31`) belongs to. */
+function runningPeriod(day: string) {
+  const month = day.slice(0, 'YYYY-MM'.length);
+  return sql<string>`case keys.budget_period when 'day' then ${day} when 'month' then ${month} else 'total' end`;
 }

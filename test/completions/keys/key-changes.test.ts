@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { KeyEvent } from '../../../src/completions/keys/key-register.ts';
 import type { CompletionsSchema } from '../../../src/completions/storage/completions-schema.ts';
-import { systemClock } from '../../../src/platform/clock/clock.ts';
+import { type Clock, systemClock } from '../../../src/platform/clock/clock.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import {
   admittedNow,
@@ -51,6 +51,55 @@ for (const engine of engines) {
       assert.deepEqual([listed?.name, listed?.budget], ['build', { usd: 1, period: 'total' }]);
       await assert.rejects(register.change('key_none', { name: 'x' }), { code: 'KEY_NOT_FOUND' });
       await assert.rejects(register.change(id, { expires_at: '2001-01-01T00:00:00Z' }), { code: 'INVALID_REQUEST' });
+    });
+
+    test('a key tells its last call, and what it has spent of its budget in the period that runs', async (t) => {
+      const database = await open();
+      let now = Date.parse('2030-01-31T23:00:00Z');
+      const clock: Clock = { ...systemClock, now: () => now };
+      const keys = startKeys(database, { clock });
+      t.after(() => keys.stop());
+      const { register, access } = keys;
+      const budget = { usd: 1, period: 'day' } as const;
+      const { id, key, ...issued } = await register.create({ name: 'daily', budget });
+      assert.deepEqual([issued.last_used_at, issued.spent], [null, { usd: 0, period: '2030-01-31' }]);
+      const free = await register.create({ name: 'free' });
+      assert.deepEqual([free.last_used_at, free.spent], [null, null]);
+      const used = async () => {
+        const { data } = await register.list({});
+        return data.map(({ name, last_used_at: at, spent }) => [name, at, spent]);
+      };
+      assert.deepEqual(await used(), [
+        ['daily', null, { usd: 0, period: '2030-01-31' }],
+        ['free', null, null],
+      ]);
+
+      callOnce(keys, await access.withKey(headWith(key)));
+      now += 60_000;
+      callOnce(keys, await access.withKey(headWith(key)));
+      callOnce(keys, await access.withKey(headWith(free.key)));
+      const writes = t.mock.method(database, 'write');
+      assert.deepEqual(await used(), [
+        ['daily', '2030-01-31T23:01:00.000Z', { usd: 0.03, period: '2030-01-31' }],
+        ['free', '2030-01-31T23:01:00.000Z', null],
+      ]);
+      assert.equal(writes.mock.callCount(), 1, 'the calls themselves are stored, and nothing else');
+
+      now += 3_600_000;
+      assert.deepEqual((await used())[0], ['daily', '2030-01-31T23:01:00.000Z', { usd: 0, period: '2030-02-01' }]);
+      const changed = await register.change(id, { budget: { usd: 1, period: 'month' } });
+      assert.deepEqual(
+        [changed.last_used_at, changed.spent],
+        ['2030-01-31T23:01:00.000Z', { usd: 0, period: '2030-02' }],
+        'what another period counts is not part of it',
+      );
+      callOnce(keys, await access.withKey(headWith(key)));
+      assert.deepEqual((await used())[0], ['daily', '2030-02-01T00:01:00.000Z', { usd: 0.015, period: '2030-02' }]);
+      const next = await register.rotate(id, {});
+      assert.deepEqual(
+        [next.last_used_at, next.spent],
+        ['2030-02-01T00:01:00.000Z', { usd: 0.015, period: '2030-02' }],
+      );
     });
 
     test('no more calls of a key run at the same time than it allows; a call that has ended makes room', async (t) => {
