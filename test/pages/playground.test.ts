@@ -160,6 +160,22 @@ test('two models answer side by side as they stream; one is stopped, one is aske
   );
 });
 
+test('an answer that the server had kept is shown as one', async (t) => {
+  const config = join(await temporaryFolder(t), 'trestle.yaml');
+  const models = [{ name: 'kept', targets: [{ model: 'demo/echo' }], cache: { ttl: '1h' } }];
+  await writeFile(config, JSON.stringify({ completions: { models } }));
+  const program = await startProgram(t, { args: ['--config', config] });
+  const { page, problems } = await openPage(t, `${program.url}/console/playground?model=kept`);
+  const answers = page.getByRole('log');
+  await page.getByLabel('Message').fill('hello there');
+  await page.getByLabel('Message').press('Enter');
+  await answers.getByText(/by demo\/echo/).waitFor();
+  await untilEqual(() => answers.getByText(/from the cache/).count(), 0);
+  await page.getByRole('button', { name: 'Ask again' }).click();
+  await answers.getByText(/from the cache/).waitFor();
+  assert.deepEqual(problems, []);
+});
+
 test('the calls of the playground are those of the person who is logged in, with their cost', async (t) => {
   const { page, problems } = await openAsAda(t, '/console/playground?model=demo/echo');
   await page.getByLabel('Message').fill('hello there');

@@ -34,6 +34,8 @@ export interface ChatAnswer {
   readonly requestId: string;
   readonly servedBy: string;
   readonly attempts: string;
+  /** Whether the server gave an answer that it had kept. */
+  readonly isCached: boolean;
 }
 
 export const NO_ANSWER: ChatAnswer = {
@@ -47,6 +49,7 @@ export const NO_ANSWER: ChatAnswer = {
   requestId: '',
   servedBy: '',
   attempts: '',
+  isCached: false,
 };
 
 /** The server itself gives up on a model before this. */
@@ -90,6 +93,7 @@ export async function streamChat(
       requestId: header('x-request-id'),
       servedBy: [header('x-model-api'), header('x-model-id')].filter(Boolean).join('/'),
       attempts: header('x-attempts'),
+      isCached: header('x-cache') === 'hit',
     };
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {

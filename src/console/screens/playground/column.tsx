@@ -148,7 +148,7 @@ function ExchangeView({ exchange, baseline }: ExchangeProps) {
 
 /** Times, tokens and cost, as far as they are known. */
 function Facts({ exchange: { answer, state, record } }: { readonly exchange: Exchange }) {
-  const { firstMs, totalMs, usage, finish, servedBy, attempts, requestId } = answer;
+  const { firstMs, totalMs, usage, finish, servedBy, attempts, isCached, requestId } = answer;
   if (state === 'running') return null;
   const streamedMs = totalMs === undefined || firstMs === undefined ? 0 : totalMs - firstMs;
   const facts = [
@@ -161,6 +161,7 @@ function Facts({ exchange: { answer, state, record } }: { readonly exchange: Exc
       : `${Math.round((usage.completion_tokens * 1000) / streamedMs)} tokens/s`,
     record === undefined ? '' : record.price_known ? moneyText(record.cost_usd) : 'price unknown',
     finish === '' || finish === 'stop' ? '' : `ended by ${finish}`,
+    isCached ? 'from the cache' : '',
     servedBy === '' ? '' : `by ${servedBy}`,
     attempts === '' || attempts === '1' ? '' : `${attempts} attempts`,
   ].filter((fact) => fact !== '');
