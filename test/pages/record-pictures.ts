@@ -157,7 +157,8 @@ async function record(): Promise<void> {
   names.set(job.jobId, JOB);
   const task = { taskPrompt: 'say Good morning' };
   await post('/api/bridge/schedules', { name: 'nightly', cron: '0 3 * * *', timezone: 'UTC', task });
-  const { key } = await post('/api/auth/keys', { name: 'laptop', models: ['demo/*'] });
+  const budget = { usd: 5, period: 'month' };
+  const { key } = await post('/api/auth/keys', { name: 'laptop', models: ['demo/*'], budget });
   for (const content of ['one two three', 'and a longer question'])
     await post(
       '/v1/chat/completions',

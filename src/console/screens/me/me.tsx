@@ -1,8 +1,11 @@
-import { useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
+import { Link } from 'wouter';
+import { listKeys } from '../../data/completions.ts';
 import { changePassword, rename } from '../../data/own-account.ts';
 import { BASE, Problem } from '../../data/request.ts';
-import { Field, LogIn, Part } from '../../parts/parts.tsx';
+import { BudgetBar } from '../../parts/budget-bar.tsx';
+import { Field, LogIn, Moment, Part } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -39,6 +42,7 @@ export default function Me() {
         <Passkeys />
         <Logins />
         <AccessTokens />
+        <OwnKeys />
         <Subscriptions />
         <Part title="Your data" text="Everything that is stored about you and your keys, as JSON.">
           <a className="button" href={`${BASE}/api/auth/export`} download="my-data.json">
@@ -47,6 +51,51 @@ export default function Me() {
         </Part>
       </div>
     </>
+  );
+}
+
+/** The own keys, and what each has spent; absent where there are none. */
+function OwnKeys() {
+  const { system } = useConsole();
+  const { data = [] } = useQuery({
+    queryKey: ['keys'],
+    queryFn: listKeys,
+    enabled: system.services.includes('completions'),
+  });
+  if (data.length === 0) return null;
+  return (
+    <Part
+      title="Keys"
+      text={
+        <>
+          For programs that call models for you. <Link href="/console/keys">Change them</Link>
+        </>
+      }
+    >
+      <ul className="rows">
+        {data.map(({ id, name, hint, enabled, budget, spent, last_used_at: usedAt }) => (
+          <li key={id}>
+            <div>
+              <b>{visible(name)}</b> <code>{hint}…</code> {enabled ? null : <span className="chip">disabled</span>}
+              <p className="quiet">
+                {usedAt === null ? (
+                  'not used yet'
+                ) : (
+                  <>
+                    last used <Moment at={usedAt} />
+                  </>
+                )}
+              </p>
+              {budget === null ? null : (
+                <p>
+                  <BudgetBar spent={spent?.usd ?? 0} budget={budget} />
+                </p>
+              )}
+            </div>
+          </li>
+        ))}
+      </ul>
+    </Part>
   );
 }
 

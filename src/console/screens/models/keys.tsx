@@ -4,8 +4,9 @@ import { Link } from 'wouter';
 import type { KeyInfo } from '../../../completions/contract/keys.ts';
 import { changeKey, createKey, listKeys, removeKey, rotateKey } from '../../data/completions.ts';
 import { BASE } from '../../data/request.ts';
+import { BudgetBar } from '../../parts/budget-bar.tsx';
 import { Dialog, ErrorBox, LogIn, Moment } from '../../parts/parts.tsx';
-import { countText, moneyText, visible } from '../../parts/text.ts';
+import { countText, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { KeyForm } from './key-form.tsx';
@@ -142,7 +143,7 @@ function Table(props: TableActions & { readonly keys: readonly KeyInfo[] }) {
       <table className="list stacks">
         <thead>
           <tr>
-            {['Name', 'Begins with', 'Models', 'Limits', 'Created', 'Ends', ''].map((name) => (
+            {['Name', 'Begins with', 'Models', 'Limits', 'Budget', 'Last used', 'Created', 'Ends', ''].map((name) => (
               <th key={name}>{name === '' ? <span className="hidden-label">Actions</span> : name}</th>
             ))}
           </tr>
@@ -158,6 +159,10 @@ function Table(props: TableActions & { readonly keys: readonly KeyInfo[] }) {
               </td>
               <td data-name="Models">{key.models.length === 0 ? 'all' : visible(key.models.join(', '))}</td>
               <td data-name="Limits">{limitText(key)}</td>
+              <td data-name="Budget">
+                {key.budget === null ? 'none' : <BudgetBar spent={key.spent?.usd ?? 0} budget={key.budget} />}
+              </td>
+              <td data-name="Last used">{key.last_used_at === null ? 'not yet' : <Moment at={key.last_used_at} />}</td>
               <td data-name="Created">
                 <Moment at={key.created_at} shown="day" />
               </td>
@@ -193,9 +198,8 @@ function Table(props: TableActions & { readonly keys: readonly KeyInfo[] }) {
 }
 
 function limitText(key: KeyInfo): string {
-  const { budget, requests_per_minute: requests, tokens_per_minute: tokens, max_parallel: parallel } = key;
+  const { requests_per_minute: requests, tokens_per_minute: tokens, max_parallel: parallel } = key;
   const parts = [
-    budget === null ? '' : `${moneyText(budget.usd)} ${budget.period === 'total' ? 'in all' : `a ${budget.period}`}`,
     requests === null ? '' : `${countText(requests)} requests a minute`,
     tokens === null ? '' : `${countText(tokens)} tokens a minute`,
     parallel === null ? '' : `${countText(parallel)} at the same time`,

@@ -1,15 +1,8 @@
 import { type FormEvent, useId, useState } from 'react';
 import type { NewTeam, Team, TeamBudget } from '../../../accounts/contract/teams.ts';
+import { PERIODS } from '../../parts/budget-bar.tsx';
 import { Dialog, Field } from '../../parts/parts.tsx';
-import { moneyText } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
-
-const PERIODS = { day: 'a day', month: 'a month', total: 'in all' } as const;
-
-/** `$20.00 a month`. */
-export function budgetText({ usd, period }: TeamBudget): string {
-  return `${moneyText(usd)} ${PERIODS[period]}`;
-}
 
 interface TeamFormProps {
   readonly title: string;

@@ -12,12 +12,13 @@ import {
   removeMember,
   removeTeam,
 } from '../../data/teams.ts';
+import { BudgetBar, budgetText } from '../../parts/budget-bar.tsx';
 import { ErrorBox, Field, Moment, Part } from '../../parts/parts.tsx';
 import { countText, dayText, moneyText, TIME_ZONE, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { Invitations } from '../users/invitations.tsx';
-import { budgetText, TeamForm } from './team-form.tsx';
+import { TeamForm } from './team-form.tsx';
 import { useIsAdmin } from './teams.tsx';
 
 const ROLES = ['member', 'owner'] as const;
@@ -151,7 +152,6 @@ function TeamUsage({ team }: { readonly team: Team }) {
     queryFn: () => readUsage({ owner: ownerOfTeam(team.id), group_by: 'model', from, tz }),
   });
   const total = data?.total;
-  const budget = team.budget?.usd ?? 0;
   return (
     <Part
       title="Usage"
@@ -178,13 +178,7 @@ function TeamUsage({ team }: { readonly team: Team }) {
           </dl>
           {team.budget === null ? null : (
             <p>
-              {moneyText(total.cost_usd)} of {budgetText(team.budget)} spent{' '}
-              <meter
-                aria-label="Spent of the budget"
-                max={budget === 0 ? 1 : budget}
-                high={budget * 0.9}
-                value={Math.min(total.cost_usd, budget)}
-              />
+              <BudgetBar spent={total.cost_usd} budget={team.budget} />
             </p>
           )}
         </>

@@ -3,10 +3,11 @@ import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import type { Team } from '../../../accounts/contract/teams.ts';
 import { createTeam, listAllTeams, listOwnTeams } from '../../data/teams.ts';
+import { budgetText } from '../../parts/budget-bar.tsx';
 import { ErrorBox, Moment, More } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
-import { budgetText, TeamForm } from './team-form.tsx';
+import { TeamForm } from './team-form.tsx';
 
 export const teamAddress = (id: string) => `/console/teams/${encodeURIComponent(id)}`;
 
