@@ -16,7 +16,9 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   const key = await page.locator('pre').first().innerText();
   await page.getByText(`export OPENAI_BASE_URL=${url}/v1`).waitFor();
   await page.getByRole('button', { name: 'I have stored it' }).click();
-  await page.getByRole('row', { name: /laptop.*demo\/\*, openai\/\*.*\$2\.50 a day.*never/ }).waitFor();
+  await page
+    .getByRole('row', { name: /laptop.*demo\/\*, openai\/\* none \$0\.00 of \$2\.50 a day spent.* not yet .*never/ })
+    .waitFor();
   await page.getByRole('button', { name: 'Change' }).click();
   const changes = page.getByRole('dialog', { name: 'Change “laptop”' });
   assert.match(await readByCurl(page, changes), /"name":"laptop"/);
@@ -51,7 +53,7 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page
     .getByText('The calls cost nothing: these models are free or have no price. The chart shows tokens')
     .waitFor();
-  const tokens = page.getByRole('img', { name: /^Tokens for each day by model, / });
+  const tokens = page.getByRole('group', { name: /^Tokens for each day by model, / });
   await tokens.waitFor();
   await untilEqual(() => tokens.locator('.series-1').count(), 1, 'the chart is not empty where nothing was paid');
   await untilEqual(
@@ -59,7 +61,7 @@ test('a key is made, used and removed, and the calls with it are counted and sho
     'true',
   );
   await page.getByRole('button', { name: 'requests', exact: true }).click();
-  const chart = page.getByRole('img', { name: /^Requests for each day by model, / });
+  const chart = page.getByRole('group', { name: /^Requests for each day by model, / });
   await chart.waitFor();
   await untilEqual(() => chart.locator('.series-1').count(), 1, 'there were calls on one day');
   const [download] = await Promise.all([
@@ -74,18 +76,34 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   await page.getByRole('button', { name: 'person', exact: true }).click();
   await page.getByRole('row', { name: /^Ada 2 0 / }).waitFor();
   await page.getByRole('button', { name: 'model', exact: true }).click();
-  await row.getByRole('link').click();
+  await row.getByRole('link').waitFor();
+  // The bar of the day leads to the calls that it counts: with the keyboard, too.
+  const bar = chart.getByRole('link', { name: /^\d{4}-\d\d-\d\d, demo\/echo: 2\. Show the calls$/ });
+  await bar.focus();
+  await page.keyboard.press('Enter');
 
   await page.getByRole('heading', { name: 'Calls' }).waitFor();
-  const calls = page.getByRole('row', { name: /demo\/echo ok 200/ });
+  const [, day = ''] = /[?&]from=(\d{4}-\d\d-\d\d)&/.exec(page.url()) ?? [];
+  assert.equal(new URL(page.url()).search, `?model=demo%2Fecho&from=${day}&to=${day}`);
+  const calls = page.getByRole('row', { name: /Ada laptop demo\/echo ok 200 1 / });
   await calls.first().waitFor();
   await untilEqual(() => calls.count(), 2);
+  await page.goBack();
+  await page.getByRole('button', { name: 'today' }).click();
+  const hour = page
+    .getByRole('group', { name: /^Requests for each hour by model, / })
+    .getByRole('link', { name: /, demo\/echo: [12]\. Show the calls$/ });
+  await hour.first().click();
+  await page.getByRole('heading', { name: 'Calls' }).waitFor();
+  await calls.first().waitFor();
+  assert.match(await page.getByLabel('From').inputValue(), /T\d\d:00$/);
   const moment = calls.first().locator('time');
   const zone = await page.evaluate<string>('Intl.DateTimeFormat().resolvedOptions().timeZone');
   assert.equal(await moment.getAttribute('title'), `${await moment.innerText()} ${zone}`, 'the zone is shown on hover');
   await calls.first().getByRole('button').click();
   const dialog = page.getByRole('dialog', { name: 'Call' });
   await dialog.getByText(again.headers.get('x-request-id') ?? 'missing').waitFor();
+  await dialog.getByText(/^laptop \(key_\w+\)$/).waitFor();
   assert.ok((await readByCurl(page, dialog)).includes(again.headers.get('x-request-id') ?? 'missing'));
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });
@@ -97,6 +115,9 @@ test('a key is made, used and removed, and the calls with it are counted and sho
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
   await page.getByRole('button', { name: 'More' }).click();
   await page.getByRole('link', { name: 'Keys' }).click();
+  const keyRow = page.getByRole('row', { name: /laptop/ });
+  const used = keyRow.getByRole('cell').nth(5);
+  await untilEqual(async () => /\d/.test(await used.innerText()), true, 'the last call is shown');
   await page.getByRole('button', { name: 'Disable' }).click();
   await page.getByRole('button', { name: 'Enable' }).waitFor();
   assert.equal((await call('demo/echo')).status, 401);

@@ -5,6 +5,8 @@ import { type Call, listCalls, readCall } from '../../data/completions.ts';
 import { Dialog, ErrorBox, Moment, More, useFilters } from '../../parts/parts.tsx';
 import { countText, moneyText, TIME_ZONE, visible } from '../../parts/text.ts';
 import { CopyCurl } from '../../parts/work.tsx';
+import { momentOf } from './call-filters.ts';
+import { type CallNames, useCallNames } from './call-names.ts';
 
 const OUTCOMES = ['ok', 'error', 'aborted', 'partial', 'cached'] as const;
 const TEXTS = ['model', 'api', 'key', 'owner', 'request_id', 'from', 'to'] as const;
@@ -20,11 +22,9 @@ const LABELS: Readonly<Record<(typeof TEXTS)[number], string>> = {
 
 const isDay = (name: string) => name === 'from' || name === 'to';
 
-/** A day of the zone of the browser as the moment when it begins or ends. */
-function momentOf(name: 'from' | 'to', day: string | null, time: string): Pick<CallsQuery, 'from' | 'to'> {
-  const at = Date.parse(`${day}T${time}`);
-  return Number.isNaN(at) ? {} : { [name]: new Date(at).toISOString() };
-}
+/** A filter by hours, which a chart leads to, is kept as it is. */
+const typeOf = (name: string, value: string) =>
+  !isDay(name) ? 'text' : value.includes('T') ? 'datetime-local' : 'date';
 
 /** Each call to a model, newest first. The filters are in the address. */
 export default function Calls() {
@@ -34,8 +34,8 @@ export default function Calls() {
   const filter: CallsQuery = {
     ...Object.fromEntries(TEXTS.flatMap((name) => (given.get(name) ? [[name, given.get(name)]] : []))),
     ...(outcome !== undefined && { outcome }),
-    ...momentOf('from', given.get('from'), '00:00:00'),
-    ...momentOf('to', given.get('to'), '23:59:59.999'),
+    ...momentOf('from', given.get('from')),
+    ...momentOf('to', given.get('to')),
   };
   const pages = useInfiniteQuery({
     queryKey: ['calls', filter],
@@ -46,6 +46,7 @@ export default function Calls() {
   });
   const { data, error } = pages;
   const calls = data?.pages.flatMap((page) => page.data) ?? [];
+  const names = useCallNames(calls.map(({ owner }) => owner));
   return (
     <>
       <header className="bar">
@@ -64,7 +65,7 @@ export default function Calls() {
             <label key={name} title={isDay(name) ? `A day in ${TIME_ZONE}` : undefined}>
               {LABELS[name]}
               <input
-                type={isDay(name) ? 'date' : 'text'}
+                type={typeOf(name, given.get(name) ?? '')}
                 value={given.get(name) ?? ''}
                 spellCheck={false}
                 onChange={(event) => change(name, event.target.value.trim())}
@@ -76,16 +77,33 @@ export default function Calls() {
       <ErrorBox error={error} />
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
       {data !== undefined && calls.length === 0 ? <p className="empty">No call matches.</p> : null}
-      {calls.length === 0 ? null : <Table calls={calls} onChoose={setChosen} />}
+      {calls.length === 0 ? null : <Table calls={calls} names={names} onChoose={setChosen} />}
       <More of={pages}>Older calls</More>
-      {chosen === undefined ? null : <CallDialog id={chosen} onClose={() => setChosen(undefined)} />}
+      {chosen === undefined ? null : <CallDialog id={chosen} names={names} onClose={() => setChosen(undefined)} />}
     </>
   );
 }
 
-const COLUMNS = ['When', 'Model', 'Outcome', 'First token', 'Duration', 'Tokens', 'Cost'] as const;
+const COLUMNS = [
+  'When',
+  'Person',
+  'Key',
+  'Model',
+  'Outcome',
+  'Attempts',
+  'First token',
+  'Duration',
+  'Tokens',
+  'Cost',
+] as const;
 
-function Table({ calls, onChoose }: { readonly calls: readonly Call[]; readonly onChoose: (id: string) => void }) {
+interface TableProps {
+  readonly calls: readonly Call[];
+  readonly names: CallNames;
+  readonly onChoose: (id: string) => void;
+}
+
+function Table({ calls, names, onChoose }: TableProps) {
   return (
     <div className="scrolls">
       <table className="list stacks">
@@ -104,10 +122,13 @@ function Table({ calls, onChoose }: { readonly calls: readonly Call[]; readonly 
                   <Moment at={call.at} />
                 </button>
               </td>
+              <td data-name="Person">{names.person(call.owner)}</td>
+              <td data-name="Key">{names.key(call.key)}</td>
               <td>{visible(call.model)}</td>
               <td className={call.outcome === 'error' ? 'failed' : ''}>
                 {call.outcome} {call.status}
               </td>
+              <td data-name="Attempts">{call.attempts}</td>
               <td data-name="First token">{call.first_token_ms} ms</td>
               <td data-name="Duration">{call.duration_ms} ms</td>
               <td data-name="Tokens">
@@ -126,7 +147,13 @@ function costText({ price_known: isKnown, cost_usd: cost }: Pick<Call, 'price_kn
   return isKnown ? moneyText(cost) : 'price unknown';
 }
 
-function CallDialog({ id, onClose }: { readonly id: string; readonly onClose: () => void }) {
+interface CallDialogProps {
+  readonly id: string;
+  readonly names: CallNames;
+  readonly onClose: () => void;
+}
+
+function CallDialog({ id, names, onClose }: CallDialogProps) {
   const { data: call, error } = useQuery({ queryKey: ['call', id], queryFn: () => readCall(id) });
   const rows =
     call === undefined
@@ -137,7 +164,8 @@ function CallDialog({ id, onClose }: { readonly id: string; readonly onClose: ()
           ['Served by', `${call.api}/${call.upstream_model}`],
           ['Operation', call.operation],
           ['Outcome', `${call.outcome} ${call.status}`],
-          ['Key', call.key],
+          ['Key', names.key(call.key) === call.key ? call.key : `${names.key(call.key)} (${call.key})`],
+          ['Person', names.person(call.owner) === call.owner ? '' : names.person(call.owner)],
           ['Owner', call.owner],
           ['Team', call.team ?? ''],
           [
@@ -149,6 +177,8 @@ function CallDialog({ id, onClose }: { readonly id: string; readonly onClose: ()
             `${countText(call.usage.completion_tokens)}, ${countText(call.usage.reasoning_tokens)} for reasoning`,
           ],
           ['Cost', costText(call)],
+          ['First token', `${countText(call.first_token_ms)} ms`],
+          ['Duration', `${countText(call.duration_ms)} ms`],
           ['Attempts', `${call.attempts}`],
         ] as const);
   return (
@@ -165,16 +195,24 @@ function CallDialog({ id, onClose }: { readonly id: string; readonly onClose: ()
         )}
       </dl>
       {call === undefined || call.failed_attempts.length === 0 ? null : (
-        <ul className="rows">
-          {call.failed_attempts.map(({ target, code, duration_ms: ms }) => (
-            <li key={`${target}${code}${ms}`}>
+        <ol className="rows" aria-label="Attempts">
+          {call.failed_attempts.map(({ target, code, duration_ms: ms }, place) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: what was tried does not change
+            <li key={place}>
               <div className="failed">
-                {visible(target)}: {visible(code)}
+                {place + 1}. {visible(target)}: {visible(code)}
               </div>
-              {ms} ms
+              {countText(ms)} ms
             </li>
           ))}
-        </ul>
+          {call.outcome === 'error' ? null : (
+            <li>
+              <div>
+                {call.failed_attempts.length + 1}. {visible(`${call.api}/${call.upstream_model}`)}: {call.outcome}
+              </div>
+            </li>
+          )}
+        </ol>
       )}
       {call?.content === null || call === undefined ? null : (
         <>

@@ -2,15 +2,15 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import type { UsageReport } from '../../../completions/contract/keys.ts';
-import { listUsers } from '../../data/administration.ts';
 import { readUsage } from '../../data/completions.ts';
-import { BarChart, MAX_SERIES } from '../../parts/chart.tsx';
+import { BarChart, MAX_SERIES, type Series } from '../../parts/chart.tsx';
 import { ErrorBox, useFilters } from '../../parts/parts.tsx';
-import { countText, dayText, moneyText, TIME_ZONE, visible } from '../../parts/text.ts';
+import { countText, dayText, moneyText, TIME_ZONE } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
+import { callsHref, hourOf } from './call-filters.ts';
+import { usePersonNames } from './call-names.ts';
 
 const GROUPS = ['model', 'key', 'api', 'day', 'team', 'owner'] as const;
-type Group = (typeof GROUPS)[number];
 const GROUP_NAMES: Readonly<Partial<Record<string, string>>> = { api: 'API', owner: 'person' };
 const RANGES = [1, 7, 30, 90] as const;
 const DAY_MS = 86_400_000;
@@ -62,7 +62,8 @@ export default function Usage() {
       }),
   });
   const metric = shownMetric(wanted, data?.total);
-  const nameOf = useNames(group);
+  const personOf = usePersonNames(group === 'owner' ? (data?.data ?? []).map((row) => row.group) : []);
+  const nameOf = (value: string) => (value === '' ? 'nobody' : personOf(value));
   // Others' calls are for those who see the work of others; where nobody logs in, that is everyone.
   const seesOthers = person === undefined || person.permissions.includes('admin.bridge.read');
   return (
@@ -136,19 +137,6 @@ function shownMetric(wanted: Metric, total: UsageReport['total'] | undefined): M
 
 type NameOf = (value: string) => string;
 
-/** The names of people, for those who may list them; everything else has its own name. */
-function useNames(group: Group): NameOf {
-  const { person } = useConsole();
-  const mayList = person?.permissions.includes('admin.users.list.read') === true;
-  const users = useQuery({
-    queryKey: ['users', 'names'],
-    queryFn: () => listUsers({ limit: 200 }),
-    enabled: group === 'owner' && mayList,
-  });
-  const names = new Map(users.data?.users.map(({ id, name }) => [`user:${id}`, name]));
-  return (value) => visible(names.get(value) ?? (value === '' ? 'nobody' : value));
-}
-
 const HOURS = Array.from({ length: 24 }, (_, hour) => `${`${hour}`.padStart(2, '0')}:00`);
 
 function daysOf(from: string, to: string): readonly string[] {
@@ -167,6 +155,7 @@ interface DailyChartProps {
 /** The groups with most of what is shown, for each day, or each hour of a single day; the others are one. */
 function DailyChart({ report, metric, nameOf }: DailyChartProps) {
   const { data, from, to, group_by: group } = report;
+  const me = useOwnId();
   const { label, read, text } = METRICS[metric];
   const isOneDay = report.then_by === 'hour';
   const axis = isOneDay ? HOURS : daysOf(from, to);
@@ -187,7 +176,12 @@ function DailyChart({ report, metric, nameOf }: DailyChartProps) {
         .filter((row) => placeOf(row) === place && (group === 'day' || isIn(row.group)))
         .reduce((sum, row) => sum + read(row), 0),
     );
-  const series = shown.map((name) => ({ name: nameOf(name), values: valuesOf((one) => one === name) }));
+  const periodOf = (place: string) => (isOneDay ? hourOf(from, place) : { from: place, to: place });
+  const series: Series[] = shown.map((name) => ({
+    name: nameOf(name),
+    values: valuesOf((one) => one === name),
+    hrefOf: (place) => callsHref({ group, value: name, ...periodOf(place), me }),
+  }));
   if (shown.length < ranked.length) series.push({ name: OTHERS, values: valuesOf((one) => !shown.includes(one)) });
   const each = isOneDay ? 'hour' : 'day';
   const span = isOneDay ? from : `${from} to ${to}`;
@@ -269,19 +263,17 @@ interface CallsLinkProps {
   readonly to: string;
 }
 
-/** Rows of a report that stand for several groups, or for none. */
-const NOT_NAMES: ReadonlySet<string> = new Set(['', 'none', OTHERS, 'unknown']);
-
 /** Leads to the calls that a row counts, where the list of calls can be filtered by it. */
 function CallsLink({ group, value, name, from, to }: CallsLinkProps) {
-  const filter =
-    group === 'day'
-      ? { from: value, to: value }
-      : ['model', 'key', 'api', 'owner'].includes(group) && !NOT_NAMES.has(value)
-        ? { [group]: value, from, to }
-        : undefined;
-  if (filter === undefined) return name;
-  return <Link href={`/console/calls?${new URLSearchParams(filter)}`}>{name}</Link>;
+  const me = useOwnId();
+  const isDay = group === 'day';
+  const href = callsHref({ group, value, from: isDay ? value : from, to: isDay ? value : to, me });
+  return href === undefined ? name : <Link href={href}>{name}</Link>;
+}
+
+function useOwnId(): string | undefined {
+  const { person } = useConsole();
+  return person === undefined ? undefined : `user:${person.id}`;
 }
 
 /** `+12 %`; nothing where there was nothing before. */
