@@ -35,18 +35,34 @@ test('jobs: submitted, followed, stopped, run again; with their deliveries, and 
   await page.getByText('JOB_CANCELLED').first().waitFor();
   await page.getByText('The job was stopped.').waitFor();
 
-  // Ended, it can be run again, as a job of its own.
+  // Ended, it can be run again, as a job of its own, by a form that is filled in with what it was.
   const first = page.url();
-  await page.getByRole('button', { name: 'Run again' }).click();
+  await page.getByRole('button', { name: 'Run again …' }).click();
+  const again = page.getByRole('dialog', { name: 'Run the job again' });
+  assert.equal(await again.getByLabel('What should be done?').inputValue(), 'wait <b>\u202ehere');
+  assert.equal(await again.getByLabel('Priority').inputValue(), 'high');
+  await again.getByText('has the model, the files and the webhook of this one').waitFor();
+  await again.getByLabel('Priority').selectOption('low');
+  await again.getByRole('button', { name: 'Run again' }).click();
   await page.waitForURL((address) => address.href !== first);
   const facts = page.getByRole('region', { name: 'Facts' });
   assert.equal(
     new URL(first).pathname,
     await facts.getByText('Runs again').locator('..').getByRole('link').getAttribute('href'),
   );
+  await facts.getByText('low', { exact: true }).waitFor();
   await page.getByText('running', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByText('JOB_CANCELLED').first().waitFor();
+
+  // With another task it is a different job.
+  await page.getByRole('button', { name: 'Run again …' }).click();
+  await again.getByLabel('What should be done?').fill('say something else');
+  await again.getByText('a different one').waitFor();
+  await again.getByRole('button', { name: 'Run again' }).click();
+  await page.getByRole('heading', { name: 'say something else' }).waitFor();
+  await page.getByText('completed', { exact: true }).waitFor();
+  await untilEqual(() => facts.getByText('Runs again').count(), 0, 'it does not repeat the job before');
 
   // A program submits one whose result is sent somewhere.
   const { port } = receiver.address() as AddressInfo;
@@ -62,6 +78,10 @@ test('jobs: submitted, followed, stopped, run again; with their deliveries, and 
   const row = page.getByRole('row', { name: /say done.*completed.*scripted/ });
   await row.waitFor();
   await row.getByText('sent').waitFor();
+  await page
+    .getByRole('status')
+    .getByText(/No job waits; jobs run for .+ on average/)
+    .waitFor();
   await page.getByRole('button', { name: 'failed' }).click();
   await row.waitFor({ state: 'detached' });
   await untilEqual(() => page.getByRole('row', { name: /failed JOB_CANCELLED/ }).count(), 2);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Page } from 'playwright-core';
 import { logIn, openAsAda, openInvited, PASSWORD, readByCurl } from './logged-in.ts';
 import { openPage, untilEqual } from './open-page.ts';
 
@@ -127,4 +128,37 @@ test('an administrator sees who asks for which plan, approves it, and finds ever
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
   assert.deepEqual(problems, []);
+});
+
+test('the palette finds users and keys by name, for those who may see them', async (t) => {
+  const { page, problems, url } = await openAsAda(t, '/console/users');
+  const invitations = page.getByRole('region', { name: 'Invitations' });
+  await invitations.getByRole('button', { name: 'Invite' }).click();
+  const ben = await openInvited(t, await invitations.locator('pre').innerText(), 'Ben');
+  const made = await page.request.post(`${url}/api/auth/keys`, {
+    data: { name: 'laptop <b>' },
+    headers: { origin: url },
+  });
+  assert.equal(made.status(), 201);
+  const paletteOf = (opened: Page) => opened.getByRole('dialog', { name: 'Go to' });
+  await page.keyboard.press('Control+k');
+  const search = paletteOf(page).getByRole('combobox');
+  await search.fill('lapt');
+  await paletteOf(page)
+    .getByRole('option', { name: /^Key laptop <b>/ })
+    .click();
+  await page.waitForURL(`${url}/console/keys`);
+  await page.keyboard.press('Control+k');
+  await search.fill('ben@exam');
+  await paletteOf(page).getByRole('option', { name: 'User Ben ben@example.com' }).waitFor();
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/console\/users\?search=ben%40example\.com$/);
+  await page.getByRole('row', { name: /Ben/ }).waitFor();
+  assert.deepEqual(problems, []);
+
+  // Ben may not see users, and is not asked to: nothing is refused.
+  await ben.page.keyboard.press('Control+k');
+  await paletteOf(ben.page).getByRole('combobox').fill('ada');
+  await paletteOf(ben.page).getByText('Nothing has this name.').waitFor();
+  assert.deepEqual(ben.problems, []);
 });

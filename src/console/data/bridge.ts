@@ -42,6 +42,8 @@ export function sessionAddress({ sessionId, owner }: Pick<Summary, 'sessionId' |
   return `/console/sessions/${encodeURIComponent(sessionId)}${query}`;
 }
 
+export const jobAddress = (jobId: string) => `/console/jobs/${encodeURIComponent(jobId)}`;
+
 const place = ({ sessionId }: SessionName) => `/api/bridge/sessions/${encodeURIComponent(sessionId)}`;
 
 export const listSessions = (query: SessionQuery) => request<SessionPage>('GET', '/api/bridge/sessions', { query });

@@ -47,6 +47,34 @@ export interface SystemSettings {
   }[];
 }
 
+/** The other bridges that this one forwards calls to. */
+export interface NodeList {
+  readonly local_node_id: string;
+  readonly hop_limit: number;
+  readonly default_action: string;
+  readonly nodes: readonly {
+    readonly id: string;
+    readonly role: string;
+    readonly zone: string;
+    readonly endpoint: string;
+    readonly capabilities: readonly string[];
+    readonly next_hop: string;
+    /** `up`, or why it is down. */
+    readonly state: string;
+  }[];
+}
+
+/** Where a call would go, and why. */
+interface Explanation {
+  readonly action: 'local' | 'forward' | 'refuse';
+  readonly reason: string;
+  readonly code?: string;
+  readonly candidates: readonly { readonly node_id: string; readonly next_hop: string; readonly endpoint: string }[];
+}
+
+export const listNodes = () => request<NodeList>('GET', '/api/bridge/nodes');
+export const explainForward = (query: { readonly method: string; readonly sessionId?: string }) =>
+  request<Explanation>('GET', '/api/bridge/nodes/explain', { query });
 export const readSeries = () => request<SystemSeries>('GET', '/api/system/series');
 export const readFindings = () => request<SystemFindings>('GET', '/api/system/doctor');
 export const readInstances = () => request<SystemInstances>('GET', '/api/system/instances');

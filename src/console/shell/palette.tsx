@@ -1,7 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useId, useMemo, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
+import { listUsers } from '../data/administration.ts';
 import { listSessions, sessionAddress } from '../data/bridge.ts';
+import { listKeys } from '../data/completions.ts';
 import { Dialog } from '../parts/parts.tsx';
 import { shortPath, titleText, visible } from '../parts/text.ts';
 import { useConsole } from './console-context.ts';
@@ -10,7 +12,7 @@ import { type Action, keysText, SHORTCUTS } from './shortcuts.ts';
 /** One line of the palette. */
 interface Choice {
   readonly id: string;
-  readonly group: 'Screen' | 'Session' | 'Action';
+  readonly group: 'Screen' | 'Session' | 'Key' | 'User' | 'Action';
   readonly label: string;
   readonly hint: string;
   run(): void;
@@ -27,10 +29,45 @@ interface PaletteProps {
 
 /** So many sessions are offered: the newest, or the newest with the text in their titles. */
 const SESSIONS = 8;
+const USERS = 5;
 /** Not offered: they would only open or close the palette itself, or move in it. */
 const LEFT_OUT: ReadonlySet<string> = new Set([SHORTCUTS.palette.keys, SHORTCUTS.close.keys]);
 
-/** Goes to a screen or a session, or does what a key does, by a few letters of its name. */
+/** The own keys and, for those who may see them, the users with the text in their names or addresses. */
+function usePeopleAndKeys(search: string): readonly Choice[] {
+  const [, go] = useLocation();
+  const { person, system } = useConsole();
+  const keys = useQuery({
+    queryKey: ['keys'],
+    queryFn: listKeys,
+    enabled: person !== undefined && system.services.includes('completions') && search !== '',
+  });
+  const users = useQuery({
+    queryKey: ['users', 'palette', search],
+    queryFn: () => listUsers({ search, limit: USERS }),
+    placeholderData: (before) => before,
+    enabled: person?.permissions.includes('admin.users.list.read') === true && search !== '',
+  });
+  if (search === '') return [];
+  const isFound = (text: string) => text.toLowerCase().includes(search.toLowerCase());
+  return [
+    ...(keys.data ?? [])
+      .filter(({ name }) => fits(name, search))
+      .map(({ id, name, hint }) => ({
+        ...{ id, group: 'Key' as const, label: visible(name), hint: visible(hint) },
+        run: () => go('/console/keys'),
+      })),
+    // Until the server has looked for the text, those of the last search that fit are offered.
+    ...(users.data?.users ?? [])
+      .filter(({ id, name, email }) => !users.isPlaceholderData || isFound(`${name} ${email} ${id}`))
+      .map(({ id, name, email }) => ({
+        ...{ id, group: 'User' as const, label: visible(name), hint: visible(email) },
+        run: () => go(`/console/users?search=${encodeURIComponent(email)}`),
+      })),
+  ];
+}
+
+/** Goes to a screen, a session, a key or a user, or does what a key of the keyboard does, by a few letters of its name. */
 export default function Palette({ screens, actions, own, onClose }: PaletteProps) {
   const [, go] = useLocation();
   const { hasAgents } = useConsole();
@@ -44,7 +81,8 @@ export default function Palette({ screens, actions, own, onClose }: PaletteProps
     placeholderData: (before) => before,
     enabled: hasAgents,
   });
-  const choices = useMemo(() => {
+  const peopleAndKeys = usePeopleAndKeys(search);
+  const found = useMemo(() => {
     const ofScreens = screens.map(({ path, label, keys }) => ({
       ...{ id: path, group: 'Screen' as const, label, hint: keysText(keys) },
       run: () => go(path),
@@ -65,8 +103,9 @@ export default function Palette({ screens, actions, own, onClose }: PaletteProps
       run: () => go(sessionAddress(session, own)),
     }));
     const fitting = (all: readonly Choice[]) => all.filter(({ label }) => fits(label, search));
-    return [...fitting(ofScreens), ...ofSessions, ...fitting(ofActions)];
+    return { places: [...fitting(ofScreens), ...ofSessions], actions: fitting(ofActions) };
   }, [screens, actions, sessions.data, sessions.isPlaceholderData, search, own, go]);
+  const choices = [...found.places, ...peopleAndKeys, ...found.actions];
   const current = Math.min(chosen, choices.length - 1);
   const list = useRef<HTMLDivElement>(null);
   useEffect(() => {

@@ -1,14 +1,15 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { Link, useLocation, useParams } from 'wouter';
+import { Link, useParams } from 'wouter';
 import type { JobDetails } from '../../../client/trestle-client.ts';
-import { sessionAddress, trestle } from '../../data/bridge.ts';
+import { jobAddress, sessionAddress, trestle } from '../../data/bridge.ts';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Moment, Since } from '../../parts/parts.tsx';
 import { countText, spanText, titleText, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
-import { JobState, jobAddress } from './jobs.tsx';
+import { RunAgain } from './job-form.tsx';
+import { JobState } from './jobs.tsx';
 
 const POLL_MS = 1000;
 
@@ -59,9 +60,9 @@ function Header({ job }: { readonly job: JobDetails }) {
   const { system } = useConsole();
   const own = useOwnName();
   const queries = useQueryClient();
-  const [, go] = useLocation();
   const work = useWork();
   const [isStopping, setStopping] = useState(false);
+  const [isAgain, setAgain] = useState(false);
   const client = trestle(system.signIn);
   const stop = () =>
     work.run(async () => {
@@ -77,18 +78,8 @@ function Header({ job }: { readonly job: JobDetails }) {
       <JobState job={job} />
       {isEnded(job.status) ? (
         job.owner === own ? (
-          <button
-            type="button"
-            className="button primary"
-            disabled={work.isBusy}
-            onClick={() =>
-              work.run(async () => {
-                const again = await client.jobs.submit({ retryOf: job.jobId });
-                go(jobAddress(again.jobId));
-              })
-            }
-          >
-            Run again
+          <button type="button" className="button primary" onClick={() => setAgain(true)}>
+            Run again …
           </button>
         ) : null
       ) : job.owner === own || !isElsewhere ? (
@@ -106,6 +97,7 @@ function Header({ job }: { readonly job: JobDetails }) {
         body={{ jsonrpc: '2.0', id: 1, method: 'app.jobs.get', params: { jobId: job.jobId } }}
       />
       <WorkNotes work={work} />
+      {isAgain ? <RunAgain job={job} onClose={() => setAgain(false)} /> : null}
       {isStopping ? (
         <Confirm
           title="Stop the job?"

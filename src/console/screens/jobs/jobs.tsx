@@ -1,17 +1,15 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type FormEvent, useEffect, useId, useState } from 'react';
+import { useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import type { ListJobsParams } from '../../../bridge/contract/jobs.ts';
 import type { JobRecord } from '../../../client/trestle-client.ts';
-import { trestle } from '../../data/bridge.ts';
-import { AgentField, Dialog, ErrorBox, Moment, More, Since, TaskField, useFilters } from '../../parts/parts.tsx';
+import { jobAddress, trestle } from '../../data/bridge.ts';
+import { ErrorBox, Moment, More, Since, useFilters } from '../../parts/parts.tsx';
 import { spanText, titleText, visible } from '../../parts/text.ts';
-import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
-import { FolderField } from '../board/new-session.tsx';
+import { NewJob } from './job-form.tsx';
 
 const STATES = ['pending', 'running', 'completed', 'failed'] as const;
-const PRIORITIES = ['high', 'normal', 'low'] as const;
 const PAGE = 50;
 /** Jobs of other bridges are not on the live socket: the list is read again too, more often where there is no socket. */
 const BUSY_MS = 2000;
@@ -76,6 +74,7 @@ export default function Jobs() {
         </button>
       </header>
       <ErrorBox error={error} />
+      <Statistics />
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
       {missing.length === 0 ? null : (
         <p className="notice" role="status">
@@ -88,6 +87,29 @@ export default function Jobs() {
       <More of={pages}>Older jobs</More>
       {isNew ? <NewJob onClose={() => setNew(false)} /> : null}
     </>
+  );
+}
+
+/** How long work waits and takes, of all jobs that the person sees. */
+function Statistics() {
+  const { system } = useConsole();
+  const { data } = useQuery({
+    queryKey: ['jobs', 'statistics'],
+    queryFn: () => trestle(system.signIn).jobs.stats(),
+    refetchInterval: IDLE_MS,
+  });
+  if (data === undefined || data.summary.total === 0) return null;
+  const { oldestPendingMs, averageDurationMs } = data;
+  return (
+    <p className="quiet more" role="status">
+      {[
+        oldestPendingMs === 0 ? 'No job waits' : `The oldest waiting job waits for ${spanText(oldestPendingMs)}`,
+        averageDurationMs === 0 ? '' : `jobs run for ${spanText(averageDurationMs)} on average`,
+      ]
+        .filter(Boolean)
+        .join('; ')}
+      .
+    </p>
   );
 }
 
@@ -121,8 +143,6 @@ function Empty({ isFiltered }: { readonly isFiltered: boolean }) {
     </section>
   );
 }
-
-export const jobAddress = (jobId: string) => `/console/jobs/${encodeURIComponent(jobId)}`;
 
 function Table({ jobs }: { readonly jobs: readonly JobRecord[] }) {
   const own = useOwnName();
@@ -181,69 +201,4 @@ export function JobState({ job }: { readonly job: Pick<JobRecord, 'status' | 'er
 function deliveryText({ webhookSent, webhookTries, cardSent }: JobRecord): string {
   if (webhookSent || cardSent) return 'sent';
   return webhookTries > 0 ? `${webhookTries} tries` : '';
-}
-
-function NewJob({ onClose }: { readonly onClose: () => void }) {
-  const { system } = useConsole();
-  const [, go] = useLocation();
-  const id = useId();
-  const work = useWork();
-  const [prompt, setPrompt] = useState('');
-  const [agent, setAgent] = useState('');
-  const [folder, setFolder] = useState('');
-  const [priority, setPriority] = useState<(typeof PRIORITIES)[number]>('normal');
-  const [retries, setRetries] = useState(0);
-  const client = trestle(system.signIn);
-  const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
-  // Runs have a form of their own.
-  const agents = (capabilities.data?.providerCatalog ?? []).filter(({ providerId }) => providerId !== 'multi-agent');
-  function submit(event: FormEvent): void {
-    event.preventDefault();
-    work.run(async () => {
-      const { jobId } = await client.jobs.submit({
-        taskPrompt: prompt.trim(),
-        priority,
-        retries,
-        ...(agent !== '' && { providerId: agent }),
-        ...(folder.trim() !== '' && { workingDirectory: folder.trim() }),
-      });
-      go(jobAddress(jobId));
-    });
-  }
-  return (
-    <Dialog title="New job" onClose={onClose}>
-      <form className="stack" onSubmit={submit}>
-        <TaskField value={prompt} onChange={setPrompt} />
-        <AgentField value={agent} onChange={setAgent} agents={agents} isOpen />
-        <FolderField folder={folder} team="" onChange={setFolder} />
-        <div className="field">
-          <label htmlFor={`${id}-priority`}>Priority</label>
-          <select
-            id={`${id}-priority`}
-            value={priority}
-            onChange={(event) => setPriority(PRIORITIES.find((one) => one === event.target.value) ?? 'normal')}
-          >
-            {PRIORITIES.map((one) => (
-              <option key={one}>{one}</option>
-            ))}
-          </select>
-        </div>
-        <div className="field">
-          <label htmlFor={`${id}-retries`}>Retries if the agent fails</label>
-          <input
-            id={`${id}-retries`}
-            type="number"
-            min={0}
-            max={10}
-            value={retries}
-            onChange={(event) => setRetries(event.target.valueAsNumber || 0)}
-          />
-        </div>
-        <button type="submit" className="primary" disabled={work.isBusy || prompt.trim() === ''}>
-          Submit
-        </button>
-      </form>
-      <WorkNotes work={work} />
-    </Dialog>
-  );
 }

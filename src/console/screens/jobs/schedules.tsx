@@ -5,6 +5,7 @@ import type { Schedule } from '../../../bridge/contract/schedules.ts';
 import {
   changeSchedule,
   createSchedule,
+  jobAddress,
   listAgents,
   listSchedules,
   readSchedule,
@@ -17,7 +18,7 @@ import { TIME_ZONE, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, useWork, type Work, WorkNotes } from '../../parts/work.tsx';
 import { useOwnName } from '../../shell/console-context.ts';
 import { FolderField } from '../board/new-session.tsx';
-import { JobTabs, jobAddress } from './jobs.tsx';
+import { JobTabs } from './jobs.tsx';
 
 /** Schedules fire without anyone looking: the list is read again now and then. */
 const REFRESH_MS = 15_000;

@@ -1,5 +1,6 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { BASE } from '../../data/request.ts';
 import {
   readFindings,
   readInstances,
@@ -11,9 +12,10 @@ import {
   type SystemSettings,
 } from '../../data/system.ts';
 import { LineChart } from '../../parts/chart.tsx';
-import { ErrorBox, Moment, Part, Since } from '../../parts/parts.tsx';
+import { CopyButton, ErrorBox, Moment, Part, Since } from '../../parts/parts.tsx';
 import { countText, spanText, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
+import { Nodes } from './nodes.tsx';
 
 /** How often the figures are read again while they are shown: as often as they are taken. */
 const SERIES_MS = 10_000;
@@ -53,11 +55,35 @@ export default function System() {
           {findings.data === undefined ? <Wait /> : <Health data={findings.data} />}
         </Part>
         <Part title="Instances">{instances.data === undefined ? <Wait /> : <Instances data={instances.data} />}</Part>
+        <Nodes />
         <Part title="Settings" text="The current values and where they come from. Secrets are masked.">
           {settings.data === undefined ? <Wait /> : <SettingList data={settings.data} />}
         </Part>
+        <Upkeep />
       </div>
     </>
+  );
+}
+
+const BACKUP = 'npx trestle backup ./trestle-backup';
+
+/** What is done outside of the console: copies of the data, and what other programs read. */
+function Upkeep() {
+  return (
+    <Part title="Backup and monitoring" text="Run this where the server runs. The folder must not exist yet.">
+      <p>
+        <code>{BACKUP}</code> <CopyButton text={BACKUP} />
+      </p>
+      <p className="quiet">
+        The backup has the data, but not the secret key: keep that in another place. <code>--key-passphrase-stdin</code>{' '}
+        adds it, encrypted.
+      </p>
+      <p>
+        <a href={`${BASE}/metrics`}>Metrics for Prometheus</a>{' '}
+        <span className="quiet">(with metrics_token, or on this machine)</span> ·{' '}
+        <a href={`${BASE}/docs`}>API reference</a>
+      </p>
+    </Part>
   );
 }
 
