@@ -179,6 +179,9 @@ export function createAccountsAccess(options: AccountsAccessOptions): AccountsAc
       const found = await identities.identify(head, 'token or cookie');
       if (found !== undefined) return found;
       const hasNone = head.headers.authorization === undefined && readCookie(head, SESSION_COOKIE) === '';
+      // A login to an account that its owner is deleting still counts, but not for work.
+      const held = hasNone || token.startsWith(TOKEN_PREFIX) ? undefined : await session(head, token);
+      if ((held?.user.closing_at ?? null) !== null) throw new AppError('ACCOUNT_CLOSING');
       throw new AppError(hasNone ? 'SESSION_TOKEN_REQUIRED' : 'INVALID_SESSION');
     },
     async agent(head) {

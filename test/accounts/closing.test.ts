@@ -204,6 +204,8 @@ test('DA-20: an owner undoes the deletion, and the keys work again', async (t) =
   );
   const { key } = (await accounts.post('keys', { name: 'second' }, person)).body;
   await accounts.post('delete', {}, person);
+  const working = await accounts.post('token/jwt', {}, person);
+  assert.deepEqual([working.status, working.body.error], [403, 'account_closing'], 'the login has not ended');
   const kept = await accounts.call('DELETE', 'delete', { token: person.token });
   assert.deepEqual([kept.status, kept.body.message, kept.body.user.deletesAt], [200, 'account_kept', undefined]);
   assert.equal((await keys.access.withKey(headWith(key))).owner, `user:${person.id}`);

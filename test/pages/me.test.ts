@@ -8,7 +8,7 @@ import { Secret, TOTP } from 'otpauth';
 import type { Page } from 'playwright-core';
 import { PNG } from 'pngjs';
 import { startProgram } from '../kit/running-program.ts';
-import { addAuthenticator, logIn, openAsAda, PASSWORD, TOKENS } from './logged-in.ts';
+import { addAuthenticator, logIn, openAsAda, openInvited, PASSWORD, TOKENS } from './logged-in.ts';
 import { openPage, untilEqual } from './open-page.ts';
 
 const part = (page: Page, name: string) => page.getByRole('region', { name });
@@ -185,4 +185,53 @@ test('own subscriptions are shown with their state, and cancelled', async (t) =>
   await row.getByText('cancelled', { exact: true }).waitFor();
   await untilEqual(() => row.getByRole('button').count(), 0, 'nothing is left to cancel');
   assert.deepEqual(problems, []);
+});
+
+test('an account is deleted by its owner after typing its address, and kept again with one click', async (t) => {
+  const ada = await openAsAda(t, '/console/users');
+  const invitations = part(ada.page, 'Invitations');
+  await invitations.getByRole('button', { name: 'Invite' }).click();
+  const { page, problems } = await openInvited(t, await invitations.locator('pre').innerText(), 'Ben');
+  await page.getByRole('link', { name: 'Ben' }).click();
+  const exported = page.getByRole('link', { name: 'Download my data' });
+  const [download] = await Promise.all([page.waitForEvent('download'), exported.click()]);
+  assert.equal(JSON.parse(await readFile(await download.path(), 'utf8')).user.email, 'ben@example.com');
+
+  const region = part(page, 'Delete my account');
+  await region.getByText('are deleted after 14 days').waitFor();
+  await region.getByRole('button', { name: 'Delete my account …' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Delete your account?' });
+  const yes = dialog.getByRole('button', { name: 'Delete my account' });
+  assert.equal(await yes.isDisabled(), true, 'not before the address is typed');
+  await dialog.getByLabel('Type ben@example.com to confirm').fill('ada@example.com');
+  assert.equal(await yes.isDisabled(), true, 'not with another address');
+  await dialog.getByLabel('Type ben@example.com to confirm').fill('ben@example.com');
+  await yes.click();
+  await dialog.waitFor({ state: 'detached' });
+  const account = () => page.request.get(`${ada.url}/api/auth/session`).then((response) => response.json());
+  const { deletesAt } = (await account()).user;
+  const days = (Date.parse(deletesAt) - Date.now()) / 86_400_000;
+  assert.ok(days > 13.9 && days <= 14, `${days} days are left`);
+  const told = region.getByRole('alert');
+  assert.equal(await told.locator('time').getAttribute('datetime'), deletesAt);
+  await told.getByText('Your account is deleted on').waitFor();
+
+  // It is still said after the page was left, whatever page is opened, and can be undone from there.
+  await page.goto(`${ada.url}/console/models`);
+  await region.getByRole('button', { name: 'Keep my account' }).click();
+  await region.getByRole('button', { name: 'Delete my account …' }).waitFor();
+  assert.equal((await account()).user.deletesAt, undefined);
+  await page.getByRole('link', { name: 'Models' }).click();
+  await page.getByRole('heading', { name: 'Models', level: 1 }).waitFor();
+  assert.deepEqual(
+    problems.filter((text) => !text.includes('403')),
+    [],
+  );
+
+  // The last administrator is told why not.
+  await ada.page.goto(`${ada.url}/console/me`);
+  await part(ada.page, 'Delete my account').getByRole('button').click();
+  await ada.page.getByLabel('Type ada@example.com to confirm').fill('ada@example.com');
+  await ada.page.getByRole('dialog').getByRole('button', { name: 'Delete my account' }).click();
+  await ada.page.getByRole('dialog').getByRole('alert').getByText('This is the last administrator').waitFor();
 });

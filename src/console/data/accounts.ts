@@ -20,6 +20,8 @@ export interface Person {
   readonly role: string;
   readonly mfaEnabled: boolean;
   readonly permissions: readonly string[];
+  /** When the account is deleted, because the person asked for it. */
+  readonly deletesAt?: string;
 }
 
 export interface LoginMethods {

@@ -77,6 +77,11 @@ export const listTokens = () => auth<{ tokens: AccessToken[] }>('GET', 'tokens')
 export const createToken = (input: NewAccessToken) => auth<AccessToken & { token: string }>('POST', 'tokens', input);
 export const revokeToken = (id: string) => auth<void>('DELETE', `tokens/${encodeURIComponent(id)}`);
 
+/** Deletes the account in 14 days. Needs a login from the last five minutes. */
+export const deleteAccount = () => auth<{ user: Person }>('POST', 'delete', {});
+/** Undoes that. */
+export const keepAccount = () => auth<{ user: Person }>('DELETE', 'delete');
+
 /** Ends the login session that a newer one of this browser has taken the place of. */
 export async function replaceLogin(logIn: () => Promise<LoginAnswer>): Promise<LoginAnswer> {
   const { session } = await auth<{ session: { id: string } }>('GET', 'session');

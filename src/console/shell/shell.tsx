@@ -26,7 +26,7 @@ import {
   Workflow,
 } from 'lucide-react';
 import { Fragment, lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
-import { Link, useLocation } from 'wouter';
+import { Link, Redirect, useLocation } from 'wouter';
 import { forgetBearer, logOut, type Person, readPerson, readScopes, type SystemFacts } from '../data/accounts.ts';
 import { listSessions, trestle } from '../data/bridge.ts';
 import { BASE, hasToken, keepToken, whenSignedOut } from '../data/request.ts';
@@ -80,7 +80,10 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
   if (mayBeLoggedIn && person.data === undefined && (needsLogin || person.isPending))
     return <p className="quiet loading">Loading …</p>;
   if (needsLogin && scopes.isPending) return <p className="quiet loading">Loading …</p>;
-  const hasAgents = system.services.includes('bridge') && scopes.data?.includes('bridge') !== false;
+  const isClosing = isBeingDeleted(person.data);
+  // Nothing works for an account that is being deleted, other than keeping it.
+  if (isClosing && location !== ME) return <Redirect to={ME} replace />;
+  const hasAgents = !isClosing && system.services.includes('bridge') && scopes.data?.includes('bridge') !== false;
   // A browser cannot send a token with a socket: then lists and updates are read again and again.
   const live = system.signIn === 'token' || !hasAgents ? undefined : trestle(system.signIn).live;
   return (
@@ -92,6 +95,8 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
 
 /** Whether anyone can be logged in: accounts are served, and there is one. */
 const hasAccounts = ({ services, setupNeeded }: SystemFacts) => services.includes('accounts') && !setupNeeded;
+
+const isBeingDeleted = (person: Person | undefined) => person?.deletesAt !== undefined;
 
 function TokenForm({ onGiven }: { readonly onGiven: (token: string) => void }) {
   const [token, setToken] = useState('');
@@ -137,6 +142,7 @@ const TYPED = [
 
 const GROUPS = ['Work', 'Models', 'Operate'] as const;
 const BOARD = '/console';
+const ME = '/console/me';
 
 const hasAgents = (seen: Seen) => seen.hasAgents;
 const hasModels = ({ system }: Seen) => system.services.includes('completions');
@@ -242,10 +248,10 @@ function Frame({ seen, children }: { readonly seen: Seen; readonly children: Rea
   useEffect(() => {
     document.title = `${needsYou > 0 ? `(${needsYou}) ` : ''}${document.title.replace(/^\(\d+\) /, '')}`;
   });
-  const rows = ROWS.filter(({ isFor }) => isFor?.(seen) ?? true);
+  const rows = isBeingDeleted(person) ? [] : ROWS.filter(({ isFor }) => isFor?.(seen) ?? true);
   const chords = [
     ...rows.flatMap(({ key, label, path }) => (key === undefined ? [] : [{ keys: `g ${key}`, what: label, path }])),
-    ...(person === undefined ? [] : [{ keys: 'g m', what: 'My account', path: '/console/me' }]),
+    ...(person === undefined ? [] : [{ keys: 'g m', what: 'My account', path: ME }]),
   ];
   const findSearch = () => document.querySelector<HTMLInputElement>('input[type=search]');
   useActions(chords.map(({ keys, what, path }) => ({ keys, what, run: () => go(path) })));
@@ -315,7 +321,7 @@ function Frame({ seen, children }: { readonly seen: Seen; readonly children: Rea
           ) : null
         ) : (
           <div className="me">
-            <Link href="/console/me" aria-current={location === '/console/me' ? 'page' : undefined}>
+            <Link href={ME} aria-current={location === ME ? 'page' : undefined}>
               <CircleUser aria-hidden="true" />
               <span>
                 {visible(person.name)} <small>{person.role}</small>
@@ -357,7 +363,7 @@ function Frame({ seen, children }: { readonly seen: Seen; readonly children: Rea
           <Palette
             screens={[
               ...rows.map(({ path, label, key }) => ({ path, label, keys: key === undefined ? '' : `g ${key}` })),
-              ...(person === undefined ? [] : [{ path: '/console/me', label: 'My account', keys: 'g m' }]),
+              ...(person === undefined ? [] : [{ path: ME, label: 'My account', keys: 'g m' }]),
             ]}
             actions={paletteActions}
             own={own}

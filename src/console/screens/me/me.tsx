@@ -11,6 +11,7 @@ import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { NewPasswordField, passwordProblem } from '../sign-in/new-password.tsx';
 import { AccessTokens } from './access-tokens.tsx';
+import { DeleteAccount } from './delete-account.tsx';
 import { Logins, Passkeys } from './logins.tsx';
 import { SecondFactor } from './second-factor.tsx';
 import { Subscriptions } from './subscriptions.tsx';
@@ -49,6 +50,7 @@ export default function Me() {
             Download my data
           </a>
         </Part>
+        <DeleteAccount person={person} />
       </div>
     </>
   );
