@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { createSseFraming, wholeEvents } from '../../src/completions/relay/event-splitter.ts';
 import { spliceModel } from '../../src/completions/relay/splice-body.ts';
 import { createByteReader } from '../../src/completions/relay/stream-readers.ts';
-import { findUsage } from '../../src/completions/relay/token-usage.ts';
+import { findUsage, isWholeJson } from '../../src/completions/relay/token-usage.ts';
 import { encodeComment, encodeEvent } from '../../src/platform/sse/sse-writer.ts';
 import fc from '../kit/properties.ts';
 import { anyCuts, anyText, cut, jsonWith, outcomeOf, runs } from './any-input.ts';
@@ -92,10 +92,24 @@ test('G18: usage is found in any bytes without a throw, and only figures are tak
         anyBytes,
       ),
       (bytes) => {
-        const usage = findUsage(bytes);
+        const usage = findUsage(bytes)?.usage;
         if (usage !== undefined) assert.ok(usage.prompt_tokens >= 0 && Number.isSafeInteger(usage.total_tokens));
       },
     ),
+    runs(300),
+  );
+});
+
+test('G18: no part of an answer counts as the whole answer, whatever stands before and after its usage', () => {
+  const usage = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
+  const texts = fc.dictionary(anyText, fc.oneof(anyText, fc.array(anyText, { maxLength: 3 })), { maxKeys: 4 });
+  fc.assert(
+    fc.property(texts, texts, fc.nat(), (before, after, cut) => {
+      const answer = Buffer.from(JSON.stringify({ choices: [before], usage, after, [`${cut}`]: after }));
+      const part = answer.subarray(0, cut % answer.length);
+      assert.ok(isWholeJson(answer, findUsage(answer)));
+      assert.ok(!isWholeJson(part, findUsage(part)), part.toString());
+    }),
     runs(300),
   );
 });

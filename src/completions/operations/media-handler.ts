@@ -17,7 +17,7 @@ import { mediaEvents } from '../lanes/request-lanes.ts';
 import { openAnswer } from '../relay/open-answer.ts';
 import { type OpenedStream, openStream, type StreamReader } from '../relay/open-stream.ts';
 import { openInSilence, relayStream } from '../relay/relay-stream.ts';
-import { asUsage, estimatedUsage, findUsage } from '../relay/token-usage.ts';
+import { asUsage, estimatedUsage, findUsage, isWholeJson } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import type { MeasuredUsage } from '../routing/call-record.ts';
 import { failureToError, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
@@ -103,7 +103,9 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     if (!isJson && !kind.mayBeText) throw upstreamError('its answer is not JSON');
     const failure = isJson ? failureInAnswer(body, kind.results) : undefined;
     if (failure !== undefined) throw failureToError(failure, hide);
-    const usage = isJson ? (findUsage(body, readUsage) ?? lengthOf(kind, body, estimated.usage)) : undefined;
+    const found = isJson ? findUsage(body, readUsage) : undefined;
+    if (isJson && !isWholeJson(body, found)) throw upstreamError('its answer is not whole');
+    const usage = found?.usage ?? (isJson ? lengthOf(kind, body, estimated.usage) : undefined);
     const contentType = PASSED_TYPES.test(given) ? given : isJson ? 'application/json' : 'application/octet-stream';
     return {
       body,

@@ -12,7 +12,7 @@ import { callerName, INTERNAL_ID } from '../keys/admission.ts';
 import { openAnswer } from '../relay/open-answer.ts';
 import { type OpenedChat, type OpenedStream, openStream, type StreamSink } from '../relay/open-stream.ts';
 import { createByteReader, createChunkReader, createFraming } from '../relay/stream-readers.ts';
-import { estimatedUsage, findUsage, tokensOfCharacters } from '../relay/token-usage.ts';
+import { estimatedUsage, findUsage, isWholeJson, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
 import { addSpent, type CallerPresence } from '../routing/call-record.ts';
 import { failureToError, type HideSecrets, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
@@ -131,8 +131,13 @@ interface WholeOptions {
 
 function readWhole(body: Buffer, { asBytes, dialect, context, work, hide }: WholeOptions) {
   if (asBytes && isUsual(body)) {
-    const usage = findUsage(body);
-    if (usage !== undefined) {
+    const found = findUsage(body);
+    if (found !== undefined) {
+      const { usage } = found;
+      if (!isWholeJson(body, found)) {
+        if (work.call !== undefined) addSpent(work.call.record, usage, false);
+        throw upstreamError('its answer is not whole');
+      }
       return { kind: 'bytes', body, measured: { usage, estimated: usage.estimated === true } } as const;
     }
   }

@@ -6,6 +6,8 @@ const USAGE = Buffer.from('"usage"');
 const COLON = 0x3a;
 const OPEN = 0x7b;
 const CLOSE = 0x7d;
+const OPEN_LIST = 0x5b;
+const CLOSE_LIST = 0x5d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const SPACES: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d]);
@@ -27,11 +29,20 @@ export function asUsage(value: unknown): Usage | undefined {
 const MAX_USAGE_BYTES = 64 * 1024;
 const MAX_USAGE_MEMBERS = 16;
 
+export interface FoundUsage {
+  readonly usage: Usage;
+  /** The position after the value. */
+  readonly end: number;
+}
+
 /**
  * Finds the usage in the bytes of a complete response without parsing the rest. Quotes inside a string are escaped, so `"usage":{` is
  * always a member. The last member with numbers counts; undefined if none of the last members has any.
  */
-export function findUsage(answer: Buffer, read: (value: unknown) => Usage | undefined = asUsage): Usage | undefined {
+export function findUsage(
+  answer: Buffer,
+  read: (value: unknown) => Usage | undefined = asUsage,
+): FoundUsage | undefined {
   let members = 0;
   for (let at = answer.lastIndexOf(USAGE); at !== -1; at = at === 0 ? -1 : answer.lastIndexOf(USAGE, at - 1)) {
     const start = startOfValue(answer, at + USAGE.length);
@@ -41,9 +52,41 @@ export function findUsage(answer: Buffer, read: (value: unknown) => Usage | unde
     const end = endOfObject(answer, start, Math.min(answer.length, start + MAX_USAGE_BYTES));
     if (end === -1) return undefined;
     const usage = read(parse(answer.toString('utf8', start, end)));
-    if (usage !== undefined) return usage;
+    if (usage !== undefined) return { usage, end };
   }
   return undefined;
+}
+
+/** What is read byte by byte after the usage. A longer rest is parsed, which is faster there. */
+const MAX_REST_BYTES = 1024;
+
+/**
+ * Returns whether a response is whole JSON: a server that counts what it sends may have got a part alone. Nearly all responses have
+ * their usage last, in the outermost object, so that reading the bytes after it is enough; all others are parsed.
+ */
+export function isWholeJson(answer: Buffer, usage: FoundUsage | undefined): boolean {
+  return (usage !== undefined && closesAfter(answer, usage.end)) || parse(answer.toString('utf8')) !== undefined;
+}
+
+/** Returns whether the outermost object is closed by the last byte, if the bytes up to `start` leave it alone open. */
+function closesAfter(answer: Buffer, start: number): boolean {
+  let last = answer.length - 1;
+  while (last > start && SPACES.has(answer[last] ?? 0)) last -= 1;
+  if (last - start > MAX_REST_BYTES) return false;
+  let depth = 1;
+  for (let at = start; at <= last; at += 1) {
+    const byte = answer[at];
+    if (byte === QUOTE) {
+      at += 1;
+      while (at < last && answer[at] !== QUOTE) at += answer[at] === BACKSLASH ? 2 : 1;
+    } else if (byte === OPEN || byte === OPEN_LIST) {
+      depth += 1;
+    } else if (byte === CLOSE || byte === CLOSE_LIST) {
+      depth -= 1;
+      if (depth === 0) return at === last && byte === CLOSE;
+    }
+  }
+  return false;
 }
 
 /** Returns where the value of a key begins; `after` is the position after the key. -1 if no value follows. */
