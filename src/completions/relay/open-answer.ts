@@ -117,6 +117,8 @@ export function refusal(
   text: string,
   { decodeFailure, hide, now }: Pick<OpenOptions, 'decodeFailure' | 'hide' | 'now'>,
 ): AppError {
+  // Not statuses of HTTP: there is nothing to read in the body of such a response.
+  if (status < 200 || status > 599) return upstreamError(`it answered with status ${status}, which is not one of HTTP`);
   if (status < 400) return upstreamError(`it answered with status ${status}, and redirects are not followed`);
   const body = parseIfJson(text);
   const retryAfterMs = readRetryAfter(headers, now()) ?? readRetryInfo(body);

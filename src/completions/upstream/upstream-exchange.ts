@@ -69,6 +69,9 @@ export function startExchange(options: ExchangeOptions): Exchange {
   return exchange;
 }
 
+/** How long the text of a refusal may take after its head. */
+const REFUSAL_MS = 3000;
+
 class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
   dueAt: number;
   place = -1;
@@ -77,6 +80,8 @@ class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
   #over = false;
   #begun = false;
   #lastSign: number;
+  /** When the text of a refusal has come for long enough: its status says the most. */
+  #refusalEnds = Number.POSITIVE_INFINITY;
 
   constructor(options: ExchangeOptions) {
     const { times, clock } = options;
@@ -106,10 +111,11 @@ class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
     const now = clock.monotonic();
     if (this.#controller?.paused === true) this.#lastSign = now;
     const silence = this.#begun ? times.idleMs : times.firstByteMs;
-    if (now >= times.deadline) this.#fail(upstreamTimeout(times.deadlineName));
+    if (now >= this.#refusalEnds) this.#endRefusal();
+    else if (now >= times.deadline) this.#fail(upstreamTimeout(times.deadlineName));
     else if (now - this.#lastSign >= silence) this.#fail(upstreamTimeout(this.#begun ? 'idle' : 'first_byte'));
     else {
-      this.dueAt = Math.min(this.#lastSign + silence, times.deadline);
+      this.dueAt = Math.min(this.#lastSign + silence, times.deadline, this.#refusalEnds);
       alarms.set(this);
     }
   }
@@ -119,6 +125,12 @@ class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
     this.#finish();
     this.#controller?.abort(error);
     this.#options.listener.onFailed(error);
+  }
+
+  #endRefusal(): void {
+    this.#finish();
+    this.#controller?.abort(new Error('enough of a refusal has come'));
+    this.#options.listener.onEnd();
   }
 
   #finish(): void {
@@ -133,7 +145,16 @@ class RunningExchange implements Exchange, Alarm, Dispatcher.DispatchHandler {
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: UpstreamHeaders): void {
     // Ignores informational responses, such as early hints.
-    if (!this.#over && status >= 200) this.#options.listener.onHead(status, headers);
+    if (this.#over || status < 200) return;
+    if (status >= 300) this.#limitRefusal();
+    this.#options.listener.onHead(status, headers);
+  }
+
+  #limitRefusal(): void {
+    const { clock, alarms } = this.#options;
+    this.#refusalEnds = clock.monotonic() + REFUSAL_MS;
+    this.dueAt = Math.min(this.dueAt, this.#refusalEnds);
+    alarms.set(this);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {

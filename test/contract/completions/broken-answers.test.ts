@@ -54,3 +54,35 @@ test('P-07: a whole answer that is cut is a failure, with any length and whereve
     }
   }
 });
+
+test('a refusal whose text trickles is answered after three seconds, with its status', async (t) => {
+  const upstream = await startScriptedUpstream(t, async (response, { closed }) => {
+    response.writeHead(429, { 'content-type': 'text/plain', 'retry-after': '7200' });
+    const timer = setInterval(() => response.write('busy '), 20);
+    await closed;
+    clearInterval(timer);
+  });
+  const { post } = await startCompletions(t, { settings: once(upstream.url, { timeouts: { total: '20s' } }) });
+  const given = await Promise.all([false, true].map((stream) => post('/v1/chat/completions', { ...ONCE, stream })));
+  for (const response of given) {
+    assert.equal(response.status, 429);
+    assert.equal(response.headers.get('retry-after'), '7200');
+    assert.match((await errorOf(response)).message, /^busy busy/);
+  }
+  await Promise.all(upstream.requests.map(({ closed }) => closed));
+});
+
+test('an upstream whose status is not one of HTTP is an error that names the status', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const { post } = await startCompletions(t, { settings: once(upstream.url) });
+  for (const status of [600, 799, 999]) {
+    upstream.script(answers({ error: { message: 'odd' } }, status));
+    for (const stream of [false, true]) {
+      const response = await post('/v1/chat/completions', { ...ONCE, stream });
+      assert.equal(response.status, 502);
+      const { code, message } = await errorOf(response);
+      assert.equal(code, 'upstream_error');
+      assert.match(message, new RegExp(`status ${status}\\b`));
+    }
+  }
+});
