@@ -138,7 +138,12 @@ export function createChatEngine(options: ChatEngineOptions): ChatEngine {
     runChat: createRunChat(pipeline),
     meterChat: createMeterChat({ admissions, priceOf, clock }),
     pipeline,
-    cache: createResponseCache({ clock, shared }),
+    // A shared store outlives a restart with other guardrails.
+    cache: createResponseCache({
+      clock,
+      shared,
+      ...(settings.guardrails.length > 0 && { scope: JSON.stringify(settings.guardrails) }),
+    }),
     models,
     openChat,
     openOperation: createOpenOperation({ send, clock, maxEventBytes: settings.max_event_bytes }),

@@ -21,6 +21,8 @@ export interface ResponseCacheOptions {
   readonly shared?: SharedStore | undefined;
   readonly maxBytes?: number;
   readonly maxEntryBytes?: number;
+  /** What every response here went through, such as the guardrails: one that went through something else is never found. */
+  readonly scope?: string;
 }
 
 /** A store that several instances share. It may lose entries or be unavailable; it is then treated as empty, without waiting. */
@@ -43,7 +45,7 @@ const MAX_ENTRY_BYTES = 1024 * 1024;
 const ENTRY_OVERHEAD = 256;
 
 export function createResponseCache(options: ResponseCacheOptions): ResponseCache {
-  const { clock, shared, maxBytes = MAX_BYTES, maxEntryBytes = MAX_ENTRY_BYTES } = options;
+  const { clock, shared, scope = '', maxBytes = MAX_BYTES, maxEntryBytes = MAX_ENTRY_BYTES } = options;
   const entries = new Map<string, Entry>();
   /** The keys of each holder in the order of their last use, and what its answers take. */
   const holders = new Map<string, { readonly keys: Set<string>; bytes: number }>();
@@ -84,7 +86,7 @@ export function createResponseCache(options: ResponseCacheOptions): ResponseCach
   return {
     shared,
     keyOf: (holderId, path, body) =>
-      hash('sha256', Buffer.concat([Buffer.from(`${holderId}\n${path}\n`), body]), 'base64'),
+      hash('sha256', Buffer.concat([Buffer.from(`${scope}${holderId}\n${path}\n`), body]), 'base64'),
     get(key) {
       const entry = entries.get(key);
       if (entry === undefined) return undefined;
@@ -151,8 +153,8 @@ export function findAll(
   });
 }
 
-/** Headers that reach upstreams and change what they answer, and the one that refuses answers to a part of the request. */
-const VARYING = ['anthropic-beta', 'anthropic-version', 'openai-beta', 'x-strict-params'];
+/** Headers that change what upstreams answer, which models may answer, or whether an answer to a part of the request will do. */
+const VARYING = ['anthropic-beta', 'anthropic-version', 'openai-beta', 'x-strict-params', 'x-fallback-models'];
 
 /** What is used of the package `@redis/client`. The package is optional, so its own types may not be there. */
 interface RedisPackage {

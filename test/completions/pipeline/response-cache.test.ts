@@ -25,6 +25,16 @@ test('an answer belongs to a key, a path and a body: where one differs it is ano
   assert.notEqual(keyOf('key_1', '/v1/chat/completions', body('{ }')), own);
 });
 
+test('what went through other guardrails is another answer, also in a store that outlives a restart', () => {
+  const key = (scope?: string) => {
+    const cache = createResponseCache({ clock: createFakeClock(), ...(scope !== undefined && { scope }) });
+    return cache.keyOf('key_1', '/v1/chat/completions', body('{}'));
+  };
+  assert.equal(key('[{"name":"a"}]'), key('[{"name":"a"}]'));
+  assert.notEqual(key('[{"name":"a"}]'), key());
+  assert.notEqual(key('[{"name":"a"}]'), key('[{"name":"b"}]'));
+});
+
 test('what does not fit drives out what was not used for longest', () => {
   const cache = createResponseCache({ clock: createFakeClock(), maxBytes: 3 * 1256 });
   for (const key of ['a', 'b', 'c']) cache.put('key_1', key, Buffer.alloc(1000), MINUTE_MS);

@@ -352,6 +352,17 @@ test('programs that work for owners share one id, and see nothing of each other'
   assert.deepEqual([await requests(mine), await requests(theirs)], [4, 2]);
 });
 
+test('an answer is kept for the models that were allowed to give it', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('fresh')));
+  const { post } = await startCompletions(t, { settings: labAt(upstream.url) });
+  const ask = (headers: object) =>
+    post('/v1/chat/completions', HELLO, { headers: { 'x-cache-ttl': '60', ...headers } });
+  const other = { 'x-fallback-models': 'demo/echo' };
+  const states: (string | null)[] = [];
+  for (const headers of [other, {}, other, {}]) states.push((await ask(headers)).headers.get('x-cache'));
+  assert.deepEqual(states, ['miss', 'miss', 'hit', 'hit']);
+});
+
 test('an answer to a part of a request is no answer for a caller who wants all of it', async (t) => {
   const { post } = await startCompletions(t, { settings: {} });
   const body = { model: 'demo/echo', messages: HELLO.messages, logit_bias: { 1: 5 } };
