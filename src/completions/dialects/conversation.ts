@@ -287,6 +287,8 @@ const TYPE_OF_EXTENSION: ReadonlyMap<string, string> = new Map([
   ['wav', 'audio/wav'],
 ]);
 
+const FILM_SITE = /^https:\/\/(?:(?:www|m)\.)?(?:youtube\.com|youtu\.be)\//i;
+
 export function readContent(content: ChatMessage['content']): readonly ContentItem[] {
   if (content === null || content === undefined) return [];
   if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
@@ -389,7 +391,8 @@ function isUrl(text: string): boolean {
 }
 
 /** Returns the media type for the extension of a file name or of a URL. */
-function typeOfName(name: string): string | undefined {
+export function typeOfName(name: string): string | undefined {
+  if (FILM_SITE.test(name)) return 'video/mp4';
   const path = name.split(/[?#]/, 1)[0] ?? '';
   const dot = path.lastIndexOf('.');
   return dot === -1 ? undefined : TYPE_OF_EXTENSION.get(path.slice(dot + 1).toLowerCase());

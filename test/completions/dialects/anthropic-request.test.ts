@@ -215,8 +215,9 @@ test('sampling fields that a model refuses are dropped and named', () => {
     const { body, dropped } = encode(both, model);
     return [body.temperature, body.top_p, dropped];
   };
-  assert.deepEqual(sampled('claude-3-haiku-20240307'), [1, 0.5, []]);
-  assert.deepEqual(sampled('claude-sonnet-4-5-20250929'), [1, undefined, ['top_p']]);
+  assert.deepEqual(sampled('claude-3-haiku-20240307'), [1, 0.5, ['temperature']], 'Claude takes 1 at the most');
+  assert.deepEqual(sampled('claude-sonnet-4-5-20250929'), [1, undefined, ['top_p', 'temperature']]);
+  assert.deepEqual(encode({ temperature: 1 }, 'claude-3-haiku-20240307').dropped, []);
   assert.deepEqual(sampled('claude-opus-4-7'), [undefined, undefined, ['temperature', 'top_p']]);
 });
 

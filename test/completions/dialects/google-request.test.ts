@@ -85,6 +85,8 @@ test('images, audio and files, by value and by address', () => {
           { type: 'input_audio', input_audio: { data: PNG, format: 'mp3' } },
           { type: 'file', file: { filename: 'a.pdf', file_data: PNG } },
           { type: 'file', file: { file_id: 'gs://bucket/b.pdf' } },
+          { type: 'file', file: { file_data: 'https://www.youtube.com/watch?v=9hE5-98ZeCg' } },
+          { type: 'file', file: { file_id: 'https://youtu.be/9hE5-98ZeCg' } },
           { type: 'strange\nthing' },
         ],
       },
@@ -96,6 +98,8 @@ test('images, audio and files, by value and by address', () => {
     { inlineData: { mimeType: 'audio/mp3', data: PNG } },
     { inlineData: { mimeType: 'application/pdf', data: PNG } },
     { fileData: { mimeType: 'application/pdf', fileUri: 'gs://bucket/b.pdf' } },
+    { fileData: { mimeType: 'video/mp4', fileUri: 'https://www.youtube.com/watch?v=9hE5-98ZeCg' } },
+    { fileData: { mimeType: 'video/mp4', fileUri: 'https://youtu.be/9hE5-98ZeCg' } },
   ]);
   assert.deepEqual(dropped, ['messages.content.unknown'], 'what a caller wrote does not get into a header');
 });

@@ -143,9 +143,12 @@ test('the row of a model says what its API takes, whatever its name is', () => {
   };
   const claude = (facts: ModelFacts, model = 'house-model') => encode(anthropicDialect, model, facts);
   assert.deepEqual([claude({}).body.temperature, claude({}).body.top_p], [1, 0.5]);
-  assert.deepEqual([claude({ sampling: 1 }).body.temperature, claude({ sampling: 1 }).dropped], [1, ['top_p']]);
+  assert.deepEqual(
+    [claude({ sampling: 1 }).body.temperature, claude({ sampling: 1 }).dropped],
+    [1, ['temperature', 'top_p']],
+  );
   assert.deepEqual(claude({ sampling: 0 }).dropped, ['temperature', 'top_p']);
-  assert.deepEqual(claude({ sampling: 2 }, 'claude-opus-4-8').dropped, []);
+  assert.deepEqual(claude({ sampling: 2 }, 'claude-opus-4-8').dropped, ['temperature']);
   assert.equal(claude({ structuredOutput: true }).body.output_config.format.type, 'json_schema');
   assert.equal(claude({ structuredOutput: false }, 'claude-opus-4-8').body.output_config, undefined);
   assert.equal(claude({}).body.max_tokens, 8192);
@@ -156,6 +159,8 @@ test('the row of a model says what its API takes, whatever its name is', () => {
   assert.equal(converse({}).inferenceConfig.temperature, 1.5);
   assert.equal(converse({ maxTemperature: 1 }).inferenceConfig.temperature, 1);
   assert.equal(converse({ isClaude: true }).inferenceConfig.temperature, 1);
+  const lost = (facts: ModelFacts) => encode(bedrockDialect, 'arn:aws:bedrock:profile/1', facts).dropped;
+  assert.deepEqual([lost({}), lost({ maxTemperature: 1 })], [[], ['temperature']]);
   assert.equal(converse({}, 'amazon.nova-pro-v1:0').outputConfig, undefined);
   assert.equal(
     converse({ structuredOutput: true }, 'amazon.nova-pro-v1:0').outputConfig.textFormat.type,

@@ -245,4 +245,17 @@ test('members of tools, parts and configurations that no chat completion has are
   assert.deepEqual(gemini.body.contents[0].parts[1], { fileData: { fileUri: uri, mimeType: 'video/mp4' } });
   const claude = await through('gemini', 'anthropic', asked);
   assert.ok(claude.dropped.includes('messages.content.file'), 'Claude reads no films');
+  const untyped = (fileUri: string) => ({ contents: [{ role: 'user', parts: [{ fileData: { fileUri } }] }] });
+  for (const [address, mimeType] of [
+    ['https://www.youtube.com/watch?v=9hE5-98ZeCg', 'video/mp4'],
+    ['https://example.org/a.webm', 'video/webm'],
+    ['https://example.org/a.png?x=1', 'image/png'],
+  ] as const) {
+    const { body } = await through('gemini', 'google', untyped(address));
+    assert.deepEqual(body.contents[0].parts, [{ fileData: { mimeType, fileUri: address } }]);
+  }
+  await assert.rejects(
+    async () => through('gemini', 'google', untyped('https://example.org/watch')),
+    (error: Error) => /mimeType/.test(JSON.stringify(error)),
+  );
 });

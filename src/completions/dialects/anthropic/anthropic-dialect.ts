@@ -285,7 +285,7 @@ function encodeAnthropicRequest(request: ChatRequest, context: DialectContext): 
     max_tokens: limit,
     ...(instructions.length > 0 && { system: instructions.map(encodeText) }),
     messages,
-    ...(temperature !== undefined && { temperature: Math.min(1, temperature) }),
+    ...(temperature !== undefined && { temperature }),
     ...(topP !== undefined && { top_p: topP }),
     ...(stop !== undefined && { stop_sequences: stop }),
     ...(context.stream && { stream: true }),

@@ -31,12 +31,13 @@ export function claudeModel(context: Pick<DialectContext, 'model' | 'facts'>): C
   };
 }
 
-/** Returns the temperature and top_p that the model supports, and adds the other one to `dropped`. */
+/** Returns the temperature, at most `warmest`, and top_p that the model supports, and adds what it loses to `dropped`. */
 export function readSampling(
   request: ChatRequest,
   { samplingFields }: ClaudeModel,
   hasBudget: boolean,
   dropped: Set<string>,
+  warmest = 1,
 ): { readonly temperature?: number; readonly topP?: number } {
   const temperature = request.temperature ?? undefined;
   const topP = request.top_p ?? undefined;
@@ -44,8 +45,9 @@ export function readSampling(
   const takesTopP = takesTemperature && (samplingFields > 1 || temperature === undefined);
   if (temperature !== undefined && !takesTemperature) dropped.add('temperature');
   if (topP !== undefined && !takesTopP) dropped.add('top_p');
+  if (temperature !== undefined && temperature > warmest) dropped.add('temperature');
   return {
-    ...(temperature !== undefined && takesTemperature && { temperature }),
+    ...(temperature !== undefined && takesTemperature && { temperature: Math.min(warmest, temperature) }),
     ...(topP !== undefined && takesTopP && { topP }),
   };
 }

@@ -79,8 +79,9 @@ export function encodeBedrockRequest(request: ChatRequest, context: DialectConte
     ...(extra.additionalModelRequestFields as JsonObject | undefined),
   };
   const hasBudget = (reasoning.thinking as JsonObject | undefined)?.type === 'enabled';
-  const sampling = readSampling(request, model, hasBudget, names);
-  const config = encodeInference(request, context, limit, sampling, names);
+  const warmest = takenBy(context).maxTemperature ?? (isClaude(context) ? 1 : 2);
+  const sampling = readSampling(request, model, hasBudget, names, warmest);
+  const config = encodeInference(request, limit, sampling, names);
   const body: JsonObject = {
     messages,
     ...(instructions.length > 0 && { system: instructions.flatMap(encodeTextBlock) }),
@@ -119,16 +120,14 @@ function isTextMap(value: unknown): boolean {
 
 function encodeInference(
   request: ChatRequest,
-  context: DialectContext,
   limit: number | undefined,
   { temperature, topP }: ReturnType<typeof readSampling>,
   dropped: Set<string>,
 ): JsonObject {
   const stop = visibleStops(request, dropped);
-  const warmest = takenBy(context).maxTemperature ?? (isClaude(context) ? 1 : 2);
   return {
     ...(limit !== undefined && { maxTokens: limit }),
-    ...(temperature !== undefined && { temperature: Math.min(warmest, temperature) }),
+    ...(temperature !== undefined && { temperature }),
     ...(topP !== undefined && { topP }),
     ...(stop !== undefined && { stopSequences: stop }),
   };

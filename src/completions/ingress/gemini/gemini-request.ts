@@ -6,6 +6,7 @@ import type {
   GenerateContentRequest,
   GenerationConfig,
 } from '../../contract/gemini.ts';
+import { typeOfName } from '../../dialects/conversation.ts';
 import { createSteps, type Steps } from '../../dialects/dialect.ts';
 import { packCallSignature, packTextSignature } from '../../dialects/google/google-request.ts';
 import { jsonSchemaOf } from '../../dialects/google/google-schema.ts';
@@ -165,9 +166,16 @@ function decodePart(part: GeminiPart, dropped: Set<string>): readonly ContentPar
     }
     return [attachment(data.mimeType, `data:${data.mimeType};base64,${data.data}`, data.displayName)];
   }
-  if (file !== undefined) return [attachment(file.mimeType ?? '', file.fileUri)];
+  if (file !== undefined) return [attachment(file.mimeType ?? typeOfAddress(file.fileUri), file.fileUri)];
   dropPart(part, dropped);
   return [];
+}
+
+/** Other APIs, and Vertex as well, need the type of a file. Google finds it out by itself. */
+function typeOfAddress(url: string): string {
+  const known = typeOfName(url);
+  if (known !== undefined) return known;
+  throw invalidField('contents.parts.fileData.mimeType', 'is needed, because the address does not tell the type');
 }
 
 function attachment(mimeType: string, url: string, name?: string): ContentPart {
