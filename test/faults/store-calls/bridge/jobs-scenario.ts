@@ -17,10 +17,10 @@ import type { StoredTurn, StoredWork } from './check-jobs.ts';
 const ENDLESS = 'work on';
 const TICK_MS = 1000;
 /** A delivery that is due later has an attempt under way, or one that ended without being noted. */
-const LONGEST_PAUSE_MS = 10_000;
+const MAX_PAUSE_MS = 10_000;
 /** So long, in real time, such an attempt gets to end: a jump of the clock would cut it off. */
 const ATTEMPT_PATIENCE_MS = 2000;
-const MOST_LOOKS = 12;
+const MAX_LOOKS = 12;
 const KEYS = ['first', 'second', 'long'];
 const script: TurnScript = (turn) => (turn.prompt === ENDLESS ? endless : echo)(turn);
 
@@ -93,12 +93,12 @@ async function passDeliveries(
   clock: FakeClock,
   deliveries: () => Promise<readonly Pick<JobDeliveryRow, 'due_at'>[]>,
 ): Promise<void> {
-  for (let looks = 1; looks <= MOST_LOOKS; looks += 1) {
+  for (let looks = 1; looks <= MAX_LOOKS; looks += 1) {
     const times = (await deliveries()).map(({ due_at: at }) => at);
     if (times.length === 0) return;
     const due = Math.min(...times);
     const hasMoved = async () => !(await deliveries()).some(({ due_at: at }) => at === due);
-    const isUnderWay = due - clock.now() > LONGEST_PAUSE_MS;
+    const isUnderWay = due - clock.now() > MAX_PAUSE_MS;
     if (isUnderWay && (await until('an attempt to end', hasMoved, ATTEMPT_PATIENCE_MS).catch(() => false))) continue;
     await clock.advance(Math.max(0, due - clock.now()) + TICK_MS);
     await until('an attempt to begin', hasMoved, ATTEMPT_PATIENCE_MS).catch(() => false);
