@@ -206,6 +206,11 @@ export interface AgentTurn {
   readonly isReadOnly?: boolean;
   /** Asks the person at the client for permission, or for the values of a form. Absent: there is no person to ask, and the settings decide. */
   readonly ask?: AskPermission;
+  /**
+   * The paths that rules keep from being read by a tool that is all of these kinds, for a turn in that folder; undefined where there are
+   * none. Throws TOOL_CALL_REFUSED while the rules cannot be known. Absent: there are no rules.
+   */
+  readonly deniedPaths?: (kinds: readonly string[], folder: string) => Promise<((path: string) => boolean) | undefined>;
   /** True where the call wants people to be asked, and not the settings alone: an agent elsewhere has to know. */
   readonly asks?: boolean;
   /** Called with what the conversation offers. */

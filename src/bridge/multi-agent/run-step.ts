@@ -151,6 +151,7 @@ export function createRunningStep(options: RunningStepOptions): RunningStep {
       ...(turn.isReadOnly !== undefined && { isReadOnly: turn.isReadOnly }),
       ...(turn.ask !== undefined && { ask: turn.ask }),
       ...(turn.asks !== undefined && { asks: turn.asks }),
+      ...(turn.deniedPaths !== undefined && { deniedPaths: turn.deniedPaths }),
       report(event) {
         text.add(event);
         return turn.report(event, mark);

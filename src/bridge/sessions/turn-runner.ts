@@ -252,6 +252,7 @@ export function createTurnRunner(options: TurnRunnerOptions): TurnRunner {
       isReadOnly: permissions === 'deny',
       ask: asking.ask,
       asks: asking.asks,
+      deniedPaths: asking.deniedPaths,
       usedModel(model) {
         resolvedModel = model;
       },

@@ -50,6 +50,24 @@ export function decide(
   return isAllowed(subject, rules) ? 'allow' : (setting ?? 'allow');
 }
 
+/**
+ * The paths that denies of rules keep from being read, for a tool that is all of these kinds; undefined where there are none. Only rules
+ * without a command count, because reading runs none.
+ */
+export function deniedPaths(
+  rules: readonly PermissionRule[],
+  kinds: readonly string[],
+  folder: string,
+): PathPattern | undefined {
+  const denies = rules.filter(
+    ({ decision, command, kind }) =>
+      decision === 'deny' && command === undefined && (kind === undefined || kinds.includes(kind)),
+  );
+  if (denies.length === 0) return undefined;
+  const patterns = denies.map((rule) => (rule.path === undefined ? () => true : pathsOf(rule, folder)));
+  return (path) => patterns.some((fits) => fits(path));
+}
+
 /** An allow must be certain: the whole command is understood, and every path fits a rule, also where links lead. */
 function isAllowed(subject: PermissionSubject, rules: readonly PermissionRule[]): boolean {
   const { paths, realPaths, folder } = subject;

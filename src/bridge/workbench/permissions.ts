@@ -3,7 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import type { AskPermission, PermissionReply } from '../agents/agent-provider.ts';
+import type { AgentTurn, AskPermission, PermissionReply } from '../agents/agent-provider.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
@@ -25,12 +25,12 @@ import {
   toStoredRule,
   toView,
 } from './permission-rows.ts';
-import { decide, followLinks, optionFor, type PermissionRule, subjectOf } from './permission-rules.ts';
+import { decide, deniedPaths, followLinks, optionFor, type PermissionRule, subjectOf } from './permission-rules.ts';
 
 /** Answers the questions of agents: by rules, by what the call asked for, or by asking people. */
 export interface Permissions {
   /** The questions of one turn. `end` cancels those that are open: call it when the turn is over, however it ended. */
-  forTurn(turn: AskingTurn): { readonly ask: AskPermission; readonly asks: boolean; end(): void };
+  forTurn(turn: AskingTurn): Required<Pick<AgentTurn, 'ask' | 'asks' | 'deniedPaths'>> & { end(): void };
   /** Throws MCP_SERVER_REFUSED for servers that a session in that folder may not have. */
   checkServers(servers: readonly SessionMcpServer[], folder: string): void;
   list(
@@ -169,11 +169,15 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     if (row.given !== '' && isTaken) keep(store.taken(row.id));
   }
 
-  async function answerQuestion(turn: AskingTurn, ...[question, signal, notify]: Parameters<AskPermission>) {
-    const { owner, sessionKey, folder, editor } = turn;
+  async function rulesOf({ owner, sessionKey, folder }: AskingTurn): Promise<readonly PermissionRule[]> {
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
+    return [...rules, ...stored.map(toRule)];
+  }
+
+  async function answerQuestion(turn: AskingTurn, ...[question, signal, notify]: Parameters<AskPermission>) {
+    const { folder, editor } = turn;
     const setting = settingOf(turn);
-    const all = [...rules, ...stored.map(toRule)];
+    const all = await rulesOf(turn);
     const asked = subjectOf(question, folder);
     const subject = all.some(({ path }) => path !== undefined) ? await followLinks(asked) : asked;
     const decision = decide(subject, all, setting);
@@ -230,6 +234,13 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       let isOver = false;
       return {
         asks: settingOf(turn) === 'ask',
+        async deniedPaths(kinds, folder) {
+          const all = await rulesOf(turn).catch((error: unknown) => {
+            logger.error({ err: error }, 'permission rules could not be read');
+            throw new AppError('TOOL_CALL_REFUSED', { reason: 'the permission rules cannot be read now; try again.' });
+          });
+          return deniedPaths(all, kinds, folder);
+        },
         end() {
           isOver = true;
           // An abort creates an error with a stack, and most turns end without open requests.

@@ -166,6 +166,7 @@ async function ask(
 /** A turn with the rights of the one that asks. What it does is reported there; what it says is the result of the tool. */
 function childTurn(turn: SupervisedTurn, agent: string, { turnId, prompt }: Pick<AgentTurn, 'turnId' | 'prompt'>) {
   const { owner, member, workingDirectory, fileFolder, skills, mcpServers, hop, ready, isReadOnly, ask, asks } = turn;
+  const { deniedPaths } = turn;
   const idOf = (id: string) => (id === '' ? '' : `${turnId}:${id}`);
   const titleOf = (title: string) => `${agent}: ${title}`;
   return {
@@ -183,6 +184,7 @@ function childTurn(turn: SupervisedTurn, agent: string, { turnId, prompt }: Pick
     ...(ready !== undefined && { ready }),
     ...(isReadOnly !== undefined && { isReadOnly }),
     ...(asks !== undefined && { asks }),
+    ...(deniedPaths !== undefined && { deniedPaths }),
     ...(ask !== undefined && {
       ask: (question, signal, asked) =>
         ask({ ...question, toolCallId: idOf(question.toolCallId), title: titleOf(question.title) }, signal, asked),

@@ -138,6 +138,9 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     };
     const model = turn.model === '' ? options.model : turn.model;
     const seesImages = options.seesImages?.(model) ?? true;
+    // At the same time as the prompt is stored. A failure counts where something is read.
+    const denied = turn.deniedPaths?.(['read'], turn.workingDirectory);
+    denied?.catch(() => undefined);
     const content = await promptContent(turn.prompt, turn.files, { images: seesImages, texts: true });
     const prompt = promptMessage(content);
     try {
@@ -160,7 +163,8 @@ export function createBuiltinAgent(options: BuiltinAgentOptions): AgentProvider 
     try {
       for (const text of [...content.notes, ...(further?.problems ?? [])]) turn.report({ kind: 'status', text });
       turn.usedModel(model);
-      const { confine, isOpenTo } = options;
+      const { isOpenTo } = options;
+      const confine: Confine = (path) => ({ ...options.confine(path), ...(denied && { denials: () => denied }) });
       const isOpen = (folder: string) => isOpenTo(folder, turn.owner);
       const instructions: FolderInstructions = {
         rules: await readRules(turn.workingDirectory, { confine, isOpen }),

@@ -16,6 +16,7 @@ export interface ToolCallOptions {
   readonly tools: readonly Tool[];
   report(event: AgentEvent): void;
   readonly permit: SupervisedTurn['permit'];
+  readonly deniedPaths?: SupervisedTurn['deniedPaths'];
 }
 
 const MAX_OUTPUT_CHARACTERS = 40 * 1024;
@@ -83,8 +84,17 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
     if (decision === 'denied') return end('failed', { text: isAsked ? rejected(reason) : DENIED });
   }
   report({ ...shown, status: 'in_progress', input });
-  const output = await tool.run(read.input, options.context).catch(failure);
+  const output = await tool.run(read.input, underRules(options, tool)).catch(failure);
   return end(output.failed === true ? 'failed' : 'completed', output);
+}
+
+/** Permission rules count for all that a tool reads. A search reads, too. */
+function underRules({ context, deniedPaths }: ToolCallOptions, { toolKind }: Tool): ToolContext {
+  if (deniedPaths === undefined) return context;
+  const kinds = toolKind === 'search' ? ['read', 'search'] : ['read'];
+  const { root, files } = context;
+  const denials = () => deniedPaths(kinds, root.path);
+  return { ...context, root: { ...root, denials }, ...(files !== undefined && { files: { ...files, denials } }) };
 }
 
 /** A reason says what to do, so that nothing needs to be asked. */

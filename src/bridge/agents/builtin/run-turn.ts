@@ -135,12 +135,13 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
   async function runCalls(calls: readonly RequestedToolCall[]): Promise<void> {
     const { permissions, tools, turn } = options;
     const { report } = speech;
+    const { permit, deniedPaths } = turn;
     const context = toolContext(options);
     await turn.ready;
     for (const batch of batchesOf(calls, tools)) {
       signal.throwIfAborted();
       const running = batch.map((call) =>
-        runToolCall({ call, eventId: makeId('tool-'), permissions, context, tools, report, permit: turn.permit }),
+        runToolCall({ call, eventId: makeId('tool-'), permissions, context, tools, report, permit, deniedPaths }),
       );
       // Nothing may still run when the turn ends, so all have ended before one of them fails the turn.
       await Promise.allSettled(running);

@@ -141,7 +141,12 @@ export async function openParts({
     limits: createTurnLimits(LIMITS),
     permissions: permissions ?? {
       checkServers: () => undefined,
-      forTurn: () => ({ ask: async () => ({ optionId: undefined }), asks: false, end: () => undefined }),
+      forTurn: () => ({
+        ask: async () => ({ optionId: undefined }),
+        asks: false,
+        deniedPaths: async () => undefined,
+        end: () => undefined,
+      }),
     },
     route,
     agentFailed: probes.lookNow,

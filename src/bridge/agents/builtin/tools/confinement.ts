@@ -21,9 +21,13 @@ const MAX_NAME_BYTES = 255;
 export interface ConfinedRoot {
   /** A real path. */
   readonly path: string;
+  /** The paths that permission rules keep from being read; undefined where there are none. Absent: no rules count. */
+  readonly denials?: () => Promise<DeniesPath | undefined>;
   /** Opens the folder and checks that it is the one that was meant, and not a private one. Close what you get. */
   open(): Promise<ConfinedFolder>;
 }
+
+type DeniesPath = (path: string) => boolean;
 
 /** A folder inside the working directory that was reached without following a link and without entering a private place. */
 export interface ConfinedFolder {
@@ -125,6 +129,31 @@ async function realPathOf(path: string): Promise<string> {
   }
 }
 
+/**
+ * Which paths below something permission rules deny, counted from it; undefined where they deny none. It was asked for as `path` and
+ * lies at `names`: rules count for both. Throws TOOL_CALL_REFUSED where they deny it, or a folder between it and the root.
+ */
+export async function deniedBelow(
+  root: ConfinedRoot,
+  path: string,
+  names: readonly string[],
+): Promise<DeniesPath | undefined> {
+  const denies = await root.denials?.();
+  if (denies === undefined) return undefined;
+  const bases = [...new Set([join(root.path, ...names), resolve(root.path, path)])];
+  if (bases.some((base) => isDeniedWithin(denies, base, root.path))) {
+    refuse(`a permission rule denies reading "${shown(path)}"; do without it and tell the user.`);
+  }
+  return (inside) => bases.some((base) => isDeniedWithin(denies, join(base, inside), base));
+}
+
+/** Whether a path is denied, or a folder between it and the folder `top`, in which `path` may lie. */
+function isDeniedWithin(denies: DeniesPath, path: string, top: string): boolean {
+  if (denies(path)) return true;
+  const above = dirname(path);
+  return path !== top && above !== top && above !== path && isDeniedWithin(denies, above, top);
+}
+
 /** Walks down from the root; with `create`, folders that are missing are made. Close what you get. */
 export async function openFolder(
   root: ConfinedRoot,
@@ -201,6 +230,7 @@ export async function withFile<Result>(
 ): Promise<Result> {
   const names = await locate(root, path);
   const name = names.at(-1) ?? refuse(`"${shown(path)}" is the working directory; name a file in it.`);
+  await deniedBelow(root, path, names);
   const folder = await openFolder(root, names.slice(0, -1));
   const file = await openEntry(folder, name).finally(folder.close);
   try {

@@ -1,5 +1,14 @@
 import { Type } from 'typebox';
-import { type ConfinedFolder, enterFolders, locate, openEntry, openFolder, refuse } from './confinement.ts';
+import {
+  type ConfinedFolder,
+  type ConfinedRoot,
+  deniedBelow,
+  enterFolders,
+  locate,
+  openEntry,
+  openFolder,
+  refuse,
+} from './confinement.ts';
 import { isBinary, readLines } from './file-tools.ts';
 import { createLineMatcher, filesByRipgrep, type LineMatcher } from './text-search.ts';
 import { defineTool, type ToolContext } from './tool.ts';
@@ -16,6 +25,23 @@ const withIgnored = Type.Optional(
   Type.Boolean({ description: 'Also what .gitignore files leave out. Default false.' }),
 );
 
+/** Counts what permission rules keep from being read below a folder. Throws TOOL_CALL_REFUSED where they deny the folder itself. */
+async function countDenied(root: ConfinedRoot, path: string, names: readonly string[]) {
+  const denies = await deniedBelow(root, path, names);
+  let count = 0;
+  return {
+    denied: denies && {
+      denies,
+      leftOut() {
+        count += 1;
+      },
+    },
+    /** The line that says so. */
+    told: () =>
+      count === 0 ? [] : [`[${count} left out: permission rules deny reading ${count === 1 ? 'it' : 'them'}]`],
+  };
+}
+
 /** Names what is in a folder. */
 export const listFilesTool = defineTool({
   name: 'list_files',
@@ -30,7 +56,8 @@ export const listFilesTool = defineTool({
   title: ({ path = '.' }) => `List ${path}`,
   async run({ path = '.', recursive = false, include_ignored: isAll = !recursive }, { root, signal }) {
     const start = await locate(root, path);
-    const options = { maxDepth: recursive ? MAX_DEPTH : 1, maxEntries: MAX_LISTED, signal, isIgnoring: !isAll };
+    const { denied, told } = await countDenied(root, path, start);
+    const options = { maxDepth: recursive ? MAX_DEPTH : 1, maxEntries: MAX_LISTED, signal, isIgnoring: !isAll, denied };
     const names: string[] = [];
     const walk = walkFolder(root, start, options);
     let step = await walk.next();
@@ -40,7 +67,8 @@ export const listFilesTool = defineTool({
     }
     if (!step.value) names.push(`[cut after ${MAX_LISTED} entries: list a folder further down]`);
     const locations = [{ path: [root.path, ...start].join('/') }];
-    return { text: names.length === 0 ? '[the folder is empty]' : names.join('\n'), locations };
+    const lines = [...names, ...told()];
+    return { text: lines.length === 0 ? '[the folder is empty]' : lines.join('\n'), locations };
   },
 });
 
@@ -69,8 +97,10 @@ export const findFilesTool = defineTool({
   title: ({ pattern }) => `Find ${pattern.slice(0, 80)}`,
   async run({ pattern, path = '.', include_ignored: isAll = false }, { root, signal }) {
     const fits = readFileGlob(pattern);
-    const options = { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal, isIgnoring: !isAll };
-    const walk = walkFolder(root, await locate(root, path), options);
+    const names = await locate(root, path);
+    const { denied, told } = await countDenied(root, path, names);
+    const options = { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal, isIgnoring: !isAll, denied };
+    const walk = walkFolder(root, names, options);
     const found: string[] = [];
     let step = await walk.next();
     for (; step.done !== true && found.length <= MAX_LISTED; step = await walk.next()) {
@@ -80,7 +110,7 @@ export const findFilesTool = defineTool({
     const isCut = found.length > MAX_LISTED || step.value === false;
     const lines = found.slice(0, MAX_LISTED);
     if (isCut) lines.push('[cut: there may be more; use another pattern, or a folder further down]');
-    return { text: lines.length === 0 ? '[nothing found]' : lines.join('\n') };
+    return { text: [lines.length === 0 ? '[nothing found]' : lines.join('\n'), ...told()].join('\n') };
   },
 });
 
@@ -127,9 +157,10 @@ export const searchFilesTool = defineTool({
     const { root, signal, commands } = context;
     const fits = readFileGlob(files);
     const names = await locate(root, path);
+    const { denied, told } = await countDenied(root, path, names);
     const matcher = createLineMatcher({ text, pattern, ignoreCase, clock: commands.clock, signal });
     try {
-      const search = { names, fits, matcher, isIgnoring: !isAll };
+      const search = { names, fits, matcher, isIgnoring: !isAll, denied };
       const isFast = text !== undefined && names.length === 0 && (!ignoreCase || ASCII.test(text));
       const wanted = { text: text ?? '', ignoreCase, isIgnoring: !isAll, maxDepth: MAX_DEPTH };
       const named = isFast ? await filesByRipgrep(wanted, context) : undefined;
@@ -138,7 +169,7 @@ export const searchFilesTool = defineTool({
       const lines = matches.map(({ relativePath, line, text: shown }) => `${relativePath}:${line}: ${shown}`);
       if (isCut) lines.push('[cut: there may be more; search for something more special, or in a folder further down]');
       const locations = matches.slice(0, 20).map((match) => ({ path: match.path, line: match.line }));
-      return { text: lines.length === 0 ? '[nothing found]' : lines.join('\n'), locations };
+      return { text: [lines.length === 0 ? '[nothing found]' : lines.join('\n'), ...told()].join('\n'), locations };
     } finally {
       await matcher.end();
     }
@@ -150,6 +181,7 @@ interface Search {
   readonly fits: PathPattern;
   readonly matcher: LineMatcher;
   readonly isIgnoring: boolean;
+  readonly denied: Awaited<ReturnType<typeof countDenied>>['denied'];
 }
 
 interface Match {
@@ -159,10 +191,10 @@ interface Match {
   readonly text: string;
 }
 
-async function searchFolder({ names, fits, matcher, isIgnoring }: Search, { root, signal }: ToolContext) {
+async function searchFolder({ names, fits, matcher, isIgnoring, denied }: Search, { root, signal }: ToolContext) {
   const matches: Match[] = [];
   let bytesLeft = MAX_BYTES;
-  const walk = walkFolder(root, names, { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal, isIgnoring });
+  const walk = walkFolder(root, names, { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal, isIgnoring, denied });
   try {
     let step = await walk.next();
     for (; step.done !== true; step = await walk.next()) {
@@ -183,10 +215,13 @@ async function searchFolder({ names, fits, matcher, isIgnoring }: Search, { root
 const READ_AT_ONCE = 16;
 
 /** Searches files that were named: the text may be in them. What is found comes in the order of the names. */
-async function searchNamed(paths: readonly string[], { fits, matcher }: Search, { root, signal }: ToolContext) {
+async function searchNamed(paths: readonly string[], search: Search, context: ToolContext) {
+  const { fits, matcher, denied } = search;
+  const { root, signal } = context;
   const matches: Match[] = [];
   let bytesLeft = MAX_BYTES;
-  const wanted = paths.filter((path) => fits(path));
+  const wanted = paths.filter((path) => fits(path) && denied?.denies(path) !== true);
+  if (denied !== undefined) await walkNames(search, context);
   // Opened once, as a walk does: opening it looks at every folder above it.
   const top = await openFolder(root, []);
   try {
@@ -207,6 +242,12 @@ async function searchNamed(paths: readonly string[], { fits, matcher }: Search, 
   } finally {
     await top.close();
   }
+}
+
+/** Counts what is denied by names alone: a count of the denied files that contain a text would tell what they contain. */
+async function walkNames({ names, isIgnoring, denied }: Search, { root, signal }: ToolContext): Promise<void> {
+  const walk = walkFolder(root, names, { maxDepth: MAX_DEPTH, maxEntries: MAX_SEARCHED, signal, isIgnoring, denied });
+  while ((await walk.next()).done !== true);
 }
 
 async function searchPath(matcher: LineMatcher, top: ConfinedFolder, path: string) {

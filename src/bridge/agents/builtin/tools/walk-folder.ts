@@ -18,6 +18,15 @@ interface WalkOptions {
   readonly signal: AbortSignal;
   /** Leaves out what the `.gitignore` files of the working directory leave out. */
   readonly isIgnoring: boolean;
+  readonly denied?: DeniedEntries | undefined;
+}
+
+/** What a walk leaves out because permission rules deny reading it. */
+interface DeniedEntries {
+  /** The path counts from the folder where the walk begins. */
+  denies(relativePath: string): boolean;
+  /** Called for each file, and for each folder that is therefore not entered. */
+  leftOut(): void;
 }
 
 /** Folders that hold what was made by machines; they are entered only when they are asked for by name. */
@@ -58,6 +67,10 @@ export async function* walkFolder(
       if (isLeftOut(levels, join(folder.path, entry.name), kind === 'folder')) continue;
       // A private folder is not even named.
       if (kind === 'folder' && (await isHidden(folder, entry.name))) continue;
+      if (options.denied?.denies(relativePath) === true) {
+        options.denied.leftOut();
+        continue;
+      }
       yield { folder, name: entry.name, relativePath, kind };
       if (kind !== 'folder' || depth >= options.maxDepth || NOT_ENTERED.has(entry.name)) continue;
       const inner = await enterIfStillThere(folder, entry.name);
