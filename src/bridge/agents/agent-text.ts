@@ -14,6 +14,11 @@ export function objectsIn(value: unknown): readonly Readonly<Record<string, unkn
   return Array.isArray(value) ? value.map((entry) => asObject(entry)) : [];
 }
 
+/** A number of tokens that an agent told; undefined if it cannot be one. */
+export function tokenCount(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
+}
+
 /** Returns a string from outside; empty for anything else. */
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';

@@ -11,6 +11,7 @@ import {
   objectsIn,
   shownText,
   textOf,
+  tokenCount,
   withinBounds,
 } from '../agent-text.ts';
 import { pathsOf, readDiffs, readLocations, readPlan, withPaths } from '../file-changes.ts';
@@ -97,12 +98,13 @@ export function createUpdateReader(): UpdateReader {
     notice: ({ title, description }) => textEvent('status', joined([title, description])),
     compaction_update: ({ status, error }) => textEvent('status', joined(['compaction', status, error])),
     usage_update(update) {
-      if (typeof update.used === 'number') used = update.used;
+      used = tokenCount(update.used) ?? used;
       const { amount, currency } = asObject(update.cost);
-      if (currency === 'USD' && typeof amount === 'number' && Number.isFinite(amount)) cost = amount;
-      const size = typeof update.size === 'number' ? { contextSize: update.size } : {};
+      if (currency === 'USD' && typeof amount === 'number' && Number.isFinite(amount) && amount >= 0) cost = amount;
+      const size = tokenCount(update.size);
       if (used === undefined) return undefined;
-      return { kind: 'usage', contextUsed: used, ...size, ...(cost !== undefined && { costUsd: cost }) };
+      const context = { contextUsed: used, ...(size !== undefined && { contextSize: size }) };
+      return { kind: 'usage', ...context, ...(cost !== undefined && { costUsd: cost }) };
     },
   };
 
@@ -125,13 +127,16 @@ function ownReader<Reader>(readers: Readonly<Record<string, Reader>>, kind: stri
 /** The usage of a turn: as the protocol has it, as Gemini CLI has it, or only the size of the conversation. */
 export function readUsage(response: unknown, tokensInUse: number | undefined): TurnUsage | undefined {
   const { usage, _meta } = asObject(response);
-  const { inputTokens, outputTokens, totalTokens } = asObject(usage);
-  if (typeof inputTokens === 'number' && typeof outputTokens === 'number') {
-    return { inputTokens, outputTokens, totalTokens: numberOr(totalTokens, inputTokens + outputTokens) };
+  const told = asObject(usage);
+  const inputTokens = tokenCount(told.inputTokens);
+  const outputTokens = tokenCount(told.outputTokens);
+  if (inputTokens !== undefined && outputTokens !== undefined) {
+    return { inputTokens, outputTokens, totalTokens: tokenCount(told.totalTokens) ?? inputTokens + outputTokens };
   }
   const { token_count: count } = asObject(asObject(_meta).quota);
-  const { input_tokens: input, output_tokens: output } = asObject(count);
-  if (typeof input === 'number' && typeof output === 'number') {
+  const input = tokenCount(asObject(count).input_tokens);
+  const output = tokenCount(asObject(count).output_tokens);
+  if (input !== undefined && output !== undefined) {
     return { inputTokens: input, outputTokens: output, totalTokens: input + output };
   }
   return tokensInUse === undefined ? undefined : { totalTokens: tokensInUse };
@@ -245,10 +250,6 @@ function textEvent(kind: 'text' | 'thinking' | 'status', text: string): AgentEve
 
 function joined(parts: readonly unknown[]): string {
   return parts.filter((part) => typeof part === 'string' && part !== '').join(': ');
-}
-
-function numberOr(value: unknown, fallback: number): number {
-  return typeof value === 'number' ? value : fallback;
 }
 
 /** A capability is there when its member is, whatever stands in it. */

@@ -1,7 +1,7 @@
 import type { FileChange, QuestionValues } from '../../contract/session-update.ts';
 import { PLAIN_OPTIONS, type PromptEnd } from '../agent-connection.ts';
 import type { AgentEvent, PermissionQuestion, TurnUsage } from '../agent-provider.ts';
-import { asObject, objectsIn, shownText, textOf, withinBounds } from '../agent-text.ts';
+import { asObject, objectsIn, shownText, textOf, tokenCount, withinBounds } from '../agent-text.ts';
 import { changeOfDiff, changeOfTexts, readPlan, withinChangeBounds, withPaths } from '../file-changes.ts';
 import { formQuestion, readForm, readQuestions } from '../question-form.ts';
 
@@ -48,7 +48,8 @@ export function createCodexReader(): CodexReader {
   };
 
   function takeUsage(value: unknown): Taken {
-    const { total, last, modelContextWindow: contextSize } = asObject(value);
+    const { total, last, modelContextWindow } = asObject(value);
+    const contextSize = tokenCount(modelContextWindow);
     latest = readTokens(total);
     const ofLast = readTokens(last);
     // Totals count from the thread's start: what stood there before the first model call of this turn is not its own.
@@ -56,7 +57,7 @@ export function createCodexReader(): CodexReader {
     cached += count(asObject(last).cachedInputTokens);
     const { inputTokens, outputTokens } = minus(latest, before);
     const tokens = { inputTokens, outputTokens, cachedTokens: cached, contextUsed: ofLast.totalTokens };
-    return { events: [{ kind: 'usage', ...tokens, ...(typeof contextSize === 'number' && { contextSize }) }] };
+    return { events: [{ kind: 'usage', ...tokens, ...(contextSize !== undefined && { contextSize }) }] };
   }
 
   /** Codex retries by itself when it announces that; otherwise the turn ends with the error. */
@@ -102,14 +103,14 @@ function readTokens(value: unknown): Tokens {
 
 function minus(one: Tokens, other: Tokens): Tokens {
   return {
-    inputTokens: one.inputTokens - other.inputTokens,
-    outputTokens: one.outputTokens - other.outputTokens,
-    totalTokens: one.totalTokens - other.totalTokens,
+    inputTokens: Math.max(0, one.inputTokens - other.inputTokens),
+    outputTokens: Math.max(0, one.outputTokens - other.outputTokens),
+    totalTokens: Math.max(0, one.totalTokens - other.totalTokens),
   };
 }
 
 function count(value: unknown): number {
-  return typeof value === 'number' ? value : 0;
+  return tokenCount(value) ?? 0;
 }
 
 type ToolCall = Extract<AgentEvent, { kind: 'tool_call' }>;

@@ -97,6 +97,18 @@ test('usage is read as the protocol has it, as Gemini CLI has it, or as the size
   assert.deepEqual(readUsage({ _meta: { quota } }, 9), { inputTokens: 2, outputTokens: 3, totalTokens: 5 });
   assert.deepEqual(readUsage({}, 9), { totalTokens: 9 });
   assert.equal(readUsage({}, undefined), undefined);
+  // Numbers that cannot be counts or costs are as if they were not told.
+  for (const wrong of [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, '7', null]) {
+    assert.equal(readUsage({ usage: { inputTokens: wrong, outputTokens: 2 } }, undefined), undefined, String(wrong));
+    const total = { inputTokens: 1, outputTokens: 2, totalTokens: wrong };
+    assert.deepEqual(readUsage({ usage: total }, undefined), { inputTokens: 1, outputTokens: 2, totalTokens: 3 });
+    const reader = createUpdateReader();
+    assert.equal(reader.read({ sessionUpdate: 'usage_update', used: wrong, size: 9 }), undefined);
+    assert.equal(reader.tokensInUse(), undefined);
+    const told = { sessionUpdate: 'usage_update', used: 5, size: wrong, cost: { amount: -1, currency: 'USD' } };
+    assert.deepEqual(reader.read(told), { kind: 'usage', contextUsed: 5 });
+    assert.equal(reader.costUsd(), undefined);
+  }
 });
 
 test('updates that make no sense are left out', () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AskPermission, Steer } from '../../../../src/bridge/agents/agent-provider.ts';
+import { createCodexReader } from '../../../../src/bridge/agents/codex/codex-messages.ts';
 import { startScripted } from '../scripted-agent.ts';
 
 const protocol = 'codex';
@@ -271,4 +272,19 @@ test('a command that prints a lot is followed in few steps, and shown whole at i
   const calls = turn.events.filter((event) => event.kind === 'tool_call');
   assert.ok(calls.length > 5 && calls.length < 20, String(calls.length));
   assert.match(String(calls.at(-1)?.output), /^line 0\n.*line 1999\n$/s);
+});
+
+test('counts of tokens that cannot be are read as none', () => {
+  for (const wrong of [-1, 1.5, Number.POSITIVE_INFINITY, 2 ** 53, '7']) {
+    const reader = createCodexReader();
+    const counts = { inputTokens: wrong, outputTokens: 3, totalTokens: wrong, cachedInputTokens: wrong };
+    const tokenUsage = { total: counts, last: { ...counts, outputTokens: 2 }, modelContextWindow: wrong };
+    const { events } = reader.read('thread/tokenUsage/updated', { tokenUsage });
+    const none = { inputTokens: 0, outputTokens: 2, cachedTokens: 0, contextUsed: 0 };
+    assert.deepEqual(events, [{ kind: 'usage', ...none }], String(wrong));
+    // A total that shrinks is no reason to owe tokens.
+    const shrunk = { total: { outputTokens: 0 }, last: {} };
+    const later = reader.read('thread/tokenUsage/updated', { tokenUsage: shrunk }).events[0];
+    assert.equal(later?.kind === 'usage' && later.outputTokens, 0);
+  }
 });
