@@ -115,8 +115,8 @@ const KINDS: Readonly<Record<string, Readonly<Record<Form, Members | null>>>> = 
     },
   },
   answer: {
-    first: status('Allowed: touch made', { status: 'permission_allowed', toolCallId: 'call-1' }),
-    plain: { kind: 'permission', state: 'allowed', toolCallId: 'call-1', title: 'touch made' },
+    first: status('Allowed: touch made', { status: 'permission_allowed', toolCallId: 'call-1', answeredBy: 'main' }),
+    plain: { kind: 'permission', state: 'allowed', toolCallId: 'call-1', title: 'touch made', answeredBy: 'main' },
     editor: chunk('agent_thought_chunk', 'Allowed: touch made\n'),
   },
   'call that was allowed': {

@@ -286,6 +286,15 @@ export interface PermissionReply {
   readonly reason?: string;
   /** The request that people were asked with. Absent: a rule or an editor decided. */
   readonly permissionId?: string;
+  /** The person who answered. Absent: nobody did, or an editor. */
+  readonly answeredBy?: string;
+  readonly rule?: DecidingRule;
+}
+
+/** The rule that decided: its id where it remembers an answer, and what it matches. */
+export interface DecidingRule {
+  readonly ruleId?: string;
+  readonly text: string;
 }
 
 /** `asked` is called when people can answer: the request is stored. */
@@ -324,14 +333,12 @@ export type AgentEvent =
       readonly members: Readonly<Record<string, unknown>>;
     }
   /** A question of the agent that was answered, by the settings or by a person; it is shown and recorded. */
-  | {
+  | ({
       readonly kind: 'permission';
       readonly title: string;
       readonly decision: PermissionDecision;
       readonly toolCallId?: string;
-      readonly reason?: string;
-      readonly permissionId?: string;
-    };
+    } & Pick<PermissionReply, 'reason' | 'permissionId' | 'answeredBy' | 'rule'>);
 
 /** How a request for permission ended, and how a question did. */
 export type PermissionDecision = 'allowed' | 'denied' | 'answered' | 'declined';

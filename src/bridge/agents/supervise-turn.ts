@@ -116,11 +116,13 @@ async function supervise({ provider, turn, signal, clock, keep }: Supervision): 
         reply === undefined ? choosePermission(policy, options) : chosenPermission(reply.optionId, options);
       const answer = reply?.values === undefined ? 'declined' : 'answered';
       const permit: Permit = { ...reply, ...choice, ...(isForm && { decision: answer }), isAsked };
-      const { decision, reason, permissionId } = permit;
+      const { decision, reason, permissionId, answeredBy, rule } = permit;
       const named = {
         ...(toolCallId !== '' && { toolCallId }),
         ...(reason !== undefined && { reason }),
         ...(permissionId !== undefined && { permissionId }),
+        ...(answeredBy !== undefined && { answeredBy }),
+        ...(rule !== undefined && { rule }),
       };
       void report({ kind: 'permission', title, decision, ...named });
       return permit;

@@ -77,6 +77,22 @@ export const ModeEvent = Type.Object({ kind: Type.Literal('mode'), modeId: Type.
 export const SteerEvent = Type.Object({ kind: Type.Literal('steer'), text: Type.String() });
 export const CommandsEvent = Type.Object({ kind: Type.Literal('commands'), commands });
 
+/** Who or what decided about a permission. */
+export const decisionMembers = {
+  answeredBy: Type.Optional(Type.String({ description: 'The principal that answered.' })),
+  rule: Type.Optional(
+    Type.Object(
+      {
+        ruleId: Type.Optional(
+          Type.String({ description: 'Of a remembered answer. Absent: the rule is in `bridge.permission_rules`.' }),
+        ),
+        text: Type.String({ description: 'What the rule matches: a command, a path, or a kind of tool.' }),
+      },
+      { description: 'The rule that decided.' },
+    ),
+  ),
+};
+
 /** An event inside of an update: `type` repeats the kind. */
 export const StructuredEvent = Type.Union([
   Type.Object({ kind: Type.Literal('text'), type: Type.Literal('text'), ...textMembers }),
@@ -95,6 +111,7 @@ export const StructuredEvent = Type.Union([
     toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is about.' })),
     reason: Type.Optional(Type.String({ description: 'The reason that the person gave.' })),
     permissionId: Type.Optional(Type.String({ description: 'The request that a person was asked with.' })),
+    ...decisionMembers,
     plan: Type.Optional(Type.Array(PlanEntry, { description: 'The whole plan; `text` is the same for people.' })),
     usage: Type.Optional(Type.Object(usageMembers, { description: 'With an empty `text`, at most once a second.' })),
     modeId: Type.Optional(Type.String({ description: 'The new mode of the agent; `text` is empty.' })),

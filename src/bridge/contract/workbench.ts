@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox';
 import { Artifact, ShownMcpServer, TurnUsage } from './session.ts';
 import {
   CommandsEvent,
+  decisionMembers,
   FileChange,
   ModeEvent,
   PermissionOption,
@@ -299,6 +300,7 @@ export const PlainUpdate = Type.Union([
     toolCallId: Type.Optional(Type.String()),
     reason: Type.Optional(Type.String({ description: 'The reason that the person gave.' })),
     permissionId: Type.Optional(Type.String({ description: 'Where people are asked: what is answered.' })),
+    ...decisionMembers,
     ...Type.Partial(Type.Pick(QuestionEvent, ['toolKind', 'options', 'form', 'expiresAt'])).properties,
   }),
   Type.Object(

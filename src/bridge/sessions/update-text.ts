@@ -156,9 +156,9 @@ function eventUpdate(origin: UpdateOrigin, event: AgentEvent): MakeUpdate {
     case 'steer':
       return statusEvent(origin, `Message to the running turn: ${event.text}`, { steer: event.text });
     case 'permission': {
-      const { toolCallId, decision, reason, permissionId } = event;
-      const text = `${decision[0]?.toUpperCase()}${decision.slice(1)}: ${event.title}`;
-      return statusEvent(origin, text, { status: `permission_${decision}`, toolCallId, reason, permissionId });
+      const { title, decision, kind: _kind, ...named } = event;
+      const text = `${decision[0]?.toUpperCase()}${decision.slice(1)}: ${title}`;
+      return statusEvent(origin, text, { status: `permission_${decision}`, ...named });
     }
     case 'question': {
       const make = structuredUpdate(origin, event.title, { ...event, type: event.kind });

@@ -95,6 +95,7 @@ export function replyOf(row: PermissionRow): PermissionReply {
     optionId: row.option_id === '' ? undefined : row.option_id,
     ...(row.given !== '' && { values: JSON.parse(row.given) as QuestionValues }),
     ...(said !== '' && { reason: said }),
+    ...(row.answered_by !== '' && { answeredBy: row.answered_by }),
   };
 }
 

@@ -68,6 +68,24 @@ export function deniedPaths(
   return (path) => patterns.some((fits) => fits(path));
 }
 
+/** Returns the rule that a decision follows from. Several may allow the paths of a question together: then it is that of the first. */
+export function ruleBehind(
+  subject: PermissionSubject,
+  rules: readonly PermissionRule[],
+  decision: 'allow' | 'deny',
+): PermissionRule | undefined {
+  if (decision === 'deny') return rules.find((rule) => rule.decision === 'deny' && denies(rule, subject));
+  if (!isAllowed(subject, rules)) return undefined;
+  const [first, real] = [subject.paths.slice(0, 1), subject.realPaths.slice(0, 1)];
+  const allowing = (one: PermissionSubject) => rules.find((rule) => isAllowed(one, [rule]));
+  return allowing(subject) ?? allowing({ ...subject, paths: first, realPaths: real });
+}
+
+/** What a rule matches, for people. */
+export function ruleText({ kind, command, path }: PermissionRule): string {
+  return command?.join(' ') ?? path ?? kind ?? 'everything';
+}
+
 /** An allow must be certain: the whole command is understood, and every path fits a rule, also where links lead. */
 function isAllowed(subject: PermissionSubject, rules: readonly PermissionRule[]): boolean {
   const { paths, realPaths, folder } = subject;

@@ -4,6 +4,7 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentTurn, AskPermission, PermissionReply } from '../agents/agent-provider.ts';
+import { cutText } from '../agents/agent-text.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
@@ -25,7 +26,16 @@ import {
   toStoredRule,
   toView,
 } from './permission-rows.ts';
-import { decide, deniedPaths, followLinks, optionFor, type PermissionRule, subjectOf } from './permission-rules.ts';
+import {
+  decide,
+  deniedPaths,
+  followLinks,
+  optionFor,
+  type PermissionRule,
+  ruleBehind,
+  ruleText,
+  subjectOf,
+} from './permission-rules.ts';
 
 /** Answers the questions of agents: by rules, by what the call asked for, or by asking people. */
 export interface Permissions {
@@ -73,6 +83,8 @@ interface Waiting {
 /** A turn with more open questions than this gets no for an answer. */
 const MAX_OPEN_OF_TURN = 64;
 const MAX_LISTED = 200;
+/** Of the text of a rule in an update. */
+const MAX_RULE_TEXT = 500;
 const NOT_ANSWERED: PermissionReply = { optionId: undefined };
 /** The pause between two searches for answers that another instance has stored, and for requests of dead instances. */
 const LOOK_PAUSE_MS = 1000;
@@ -182,8 +194,18 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     const subject = all.some(({ path }) => path !== undefined) ? await followLinks(asked) : asked;
     const decision = decide(subject, all, setting);
     // Without a person, nobody gives values for a form, so the question is declined.
-    const isAsked = question.form === undefined ? decision === 'ask' : decision !== 'deny' && setting === 'ask';
-    if (!isAsked) return { optionId: optionFor(decision === 'allow' ? 'allow' : 'deny', question.options)?.optionId };
+    const isForm = question.form !== undefined;
+    const isAsked = !isForm ? decision === 'ask' : decision !== 'deny' && setting === 'ask';
+    if (!isAsked) {
+      const answer = decision === 'allow' ? 'allow' : 'deny';
+      // No rule answers a form.
+      const rule = isForm && answer === 'allow' ? undefined : ruleBehind(subject, all, answer);
+      const { optionId } = optionFor(answer, question.options) ?? {};
+      if (rule === undefined) return { optionId };
+      const ruleId = stored[all.indexOf(rule) - rules.length]?.id;
+      const text = cutText(ruleText(rule), MAX_RULE_TEXT);
+      return { optionId, rule: { ...(ruleId !== undefined && { ruleId }), text } };
+    }
     return editor === undefined ? askPeople(turn, question, signal, notify) : editor(question, signal);
   }
 

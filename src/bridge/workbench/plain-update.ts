@@ -47,7 +47,7 @@ function common({ turnId, seq, stepIndex, providerId }: StoredUpdate, at: number
 
 function plainEvent({ type: _kind, ...event }: NonNullable<StoredUpdate['structuredEvent']>) {
   if (event.kind === 'question') return { ...event, kind: 'permission', state: 'open' };
-  const { status, text, toolCallId, reason, permissionId, plan, usage, modeId, commands, steer } = event;
+  const { status, text, plan, usage, modeId, commands, steer, kind: _permission, ...named } = event;
   if (plan !== undefined) return { kind: 'plan', entries: plan };
   if (usage !== undefined) return { kind: 'usage', ...(usage as object) };
   if (modeId !== undefined) return { kind: 'mode', modeId };
@@ -55,14 +55,7 @@ function plainEvent({ type: _kind, ...event }: NonNullable<StoredUpdate['structu
   if (steer !== undefined) return { kind: 'steer', text: steer };
   const decision = event.kind === 'status' && typeof status === 'string' ? PERMISSION.exec(status) : null;
   if (decision === null) return event;
-  return {
-    kind: 'permission',
-    state: decision[1],
-    title: String(text).replace(DECISION, ''),
-    ...(toolCallId !== undefined && { toolCallId }),
-    ...(reason !== undefined && { reason }),
-    ...(permissionId !== undefined && { permissionId }),
-  };
+  return { kind: 'permission', state: decision[1], title: String(text).replace(DECISION, ''), ...named };
 }
 
 /** Makes the update about the state of a turn. `pending` and `error` follow from the kind; the error of a failed step is kept. */

@@ -163,7 +163,7 @@ describe('questions of turns on sqlite', () => {
     const team: Principal = { ...MAIN, id: 'main', member: principalOf('user:a') };
     const view = await permissions.answer(team, id, { decision: 'deny', reason: 'later' });
     assert.deepEqual([view.state, view.answeredBy], ['denied', 'user:a'], 'the person, where a team is at work');
-    assert.deepEqual(await asked, { optionId: 'no', reason: 'later', permissionId: id });
+    assert.deepEqual(await asked, { optionId: 'no', reason: 'later', answeredBy: 'user:a', permissionId: id });
     assert.deepEqual(shown, [id]);
     assert.deepEqual(
       changes.map(({ permissionId, state }) => [permissionId, state]),

@@ -190,7 +190,7 @@ for (const engine of engines) {
       const answered = turn.ask(QUESTION, never);
       const permissionId = await waiting();
       await permissions.answer(MAIN, permissionId, { values: VALUES });
-      assert.deepEqual(await answered, { optionId: undefined, values: VALUES, permissionId });
+      assert.deepEqual(await answered, { optionId: undefined, values: VALUES, answeredBy: 'main', permissionId });
       await until('the values are gone', async () => (await kept()).join('') === '');
       await permissions.stop();
     });
@@ -222,7 +222,8 @@ for (const engine of engines) {
         (error: unknown) => errorCode(error),
       );
       const [, how] = await Promise.all([clock.advance(1), answered]);
-      const expected = how === 'yes' ? { optionId: undefined, values: VALUES } : { optionId: undefined };
+      const expected =
+        how === 'yes' ? { optionId: undefined, values: VALUES, answeredBy: 'main' } : { optionId: undefined };
       assert.deepEqual(await second, { ...expected, permissionId: id });
       await permissions.stop();
     });
@@ -234,7 +235,7 @@ for (const engine of engines) {
       await allowing.permissions.answer(MAIN, await allowing.waiting(), { values: VALUES });
       assert.deepEqual((await asked).values, VALUES);
       const denying = await open('b', allowing.database, [ruleFor(when, 'deny')]);
-      assert.deepEqual(await denying.turn.ask(QUESTION, never), { optionId: undefined });
+      assert.deepEqual(await denying.turn.ask(QUESTION, never), { optionId: undefined, rule: { text: 'question' } });
       await Promise.all([allowing.permissions.stop(), denying.permissions.stop()]);
     });
 
@@ -246,7 +247,7 @@ for (const engine of engines) {
         const other = await open('b', first.database);
         await other.permissions.answer(MAIN, id, { values: VALUES });
         await first.clock.advance(1_000);
-        assert.deepEqual(await answered, { optionId: undefined, values: VALUES, permissionId: id });
+        assert.deepEqual(await answered, { optionId: undefined, values: VALUES, answeredBy: 'main', permissionId: id });
         await until('the values are gone', async () => (await first.kept()).join('') === '');
         await Promise.all([first.permissions.stop(), other.permissions.stop()]);
       });
