@@ -40,6 +40,24 @@ test('text that follows upon text is one item, a tool call is one item however o
   assert.deepEqual([plan.length, usage?.inputTokens, lastSeq], [1, 3, 13]);
 });
 
+test('a decision says who answered or which rule did, where that is known', () => {
+  const decided = { kind: 'permission', state: 'allowed', title: 'npm test', permissionId: 'perm_1' };
+  const rule = { ruleId: 'rule_1', text: 'npm test' };
+  const { items } = foldUpdates(NOTHING, [
+    update(1, { ...decided, answeredBy: 'user:ada' }),
+    update(2, { ...decided, rule }),
+    update(3, decided),
+  ]);
+  assert.deepEqual(
+    items.map((item) => item.kind === 'note' && [item.text, item.decidedBy]),
+    [
+      ['Allowed: npm test', { answeredBy: 'user:ada' }],
+      ['Allowed: npm test', { rule }],
+      ['Allowed: npm test', undefined],
+    ],
+  );
+});
+
 test('three and more calls in a row that only look at something are one line; failed, running and other calls are not in it', () => {
   const call = (seq: number, toolKind: string, members: object = {}) =>
     update(seq, {

@@ -109,6 +109,33 @@ test('an agent that offers modes and models; a denial with a reason is shown wit
   );
 });
 
+test('an answer is remembered for a folder, named where it decides, listed and forgotten', async (t) => {
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  const agents = { catalog: ['scripted'], default: 'scripted', custom };
+  const { page, problems, log } = await openSession(t, agents, 'ask');
+  const card = page.getByRole('region', { name: 'The agent asks' });
+  await card.getByRole('button', { name: 'This folder' }).click();
+  await log.getByText('Allowed: touch made · by you').waitFor();
+  const again = async () => {
+    await page.getByRole('button', { name: 'Send' }).waitFor();
+    await page.getByLabel('Message').fill('ask');
+    await page.getByRole('button', { name: 'Send' }).click();
+  };
+  await again();
+  await log.getByText('Allowed: touch made · by a remembered answer: touch made').waitFor();
+
+  await page.getByLabel('More', { exact: true }).last().click();
+  await page.getByRole('button', { name: 'Remembered answers …' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Remembered answers' });
+  await dialog.getByText('touch made').waitFor();
+  await dialog.getByRole('button', { name: 'Forget touch made' }).click();
+  await dialog.getByText('No answer is remembered').waitFor();
+  await page.keyboard.press('Escape');
+  await again();
+  await card.getByRole('button', { name: 'Allow once' }).waitFor();
+  assert.deepEqual(problems, []);
+});
+
 test('an administrator who stops and closes a session of somebody else names the owner', async (t) => {
   const agents = { default: 'builtin', builtin: { model: 'demo/echo?delay=1000' } };
   const { page, url } = await openAsAda(t, '/console', { agents });

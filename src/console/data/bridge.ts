@@ -16,6 +16,7 @@ import type {
   SessionPage,
   SessionQuery,
   SessionView,
+  StoredRule,
   Summary,
   TurnPage,
   UpdatePage,
@@ -101,6 +102,13 @@ export const answerPermission = (permissionId: string, answer: PermissionAnswer)
   request<{ permission: Permission }>('POST', `/api/bridge/permissions/${permissionId}/answer`, { body: answer }).then(
     ({ permission }) => permission,
   );
+/** The answers that are remembered for an owner, newest first. */
+export const listRules = (owner: string) =>
+  request<{ rules: StoredRule[] }>('GET', '/api/bridge/permission-rules', { query: { owner } }).then(
+    ({ rules }) => rules,
+  );
+export const removeRule = (ruleId: string) =>
+  request('DELETE', `/api/bridge/permission-rules/${encodeURIComponent(ruleId)}`);
 export const listAgents = () => request<AgentList>('GET', '/api/bridge/agents').then(({ agents }) => agents);
 const agentPlace = (providerId: string) => `/api/bridge/agents/${encodeURIComponent(providerId)}`;
 /** The server gives up a little earlier. */

@@ -6,10 +6,18 @@ export type Update = UpdatePage['updates'][number];
 export type Item =
   | (Common & { readonly kind: 'text' | 'thinking'; readonly text: string; readonly until: number })
   | (Common & { readonly kind: 'tool'; readonly call: ToolCall })
-  | (Common & { readonly kind: 'note'; readonly text: string; readonly tone: 'plain' | 'allowed' | 'denied' })
+  | (Common & {
+      readonly kind: 'note';
+      readonly text: string;
+      readonly tone: 'plain' | 'allowed' | 'denied';
+      readonly decidedBy?: Decider;
+    })
   /** The task as it is stored with the update: the turn itself may not be known to the page. */
   | (Common & { readonly kind: 'start'; readonly prompt: string })
   | (Common & { readonly kind: 'end'; readonly status: string; readonly message: string; readonly code: string });
+
+/** Who or what has answered an agent: a person by their principal, or a rule. */
+export type Decider = Pick<Extract<Update, { kind: 'permission' }>, 'answeredBy' | 'rule'>;
 
 interface Common {
   /** The same for an item as long as it exists. */
@@ -90,12 +98,15 @@ function addItem(items: Item[], update: Update): void {
   if (kind === 'text' || kind === 'thinking') addText(items, common, kind, 'text' in update ? `${update.text}` : '');
   else if (isKind(update, 'tool_call')) addCall(items, common, update);
   else if (isKind(update, 'permission')) {
-    const { state, title, reason } = update;
+    const { state, title, reason, answeredBy, rule } = update;
     // The page shows open questions by themselves, from the list.
     if (state === 'open') return;
     const tone = state === 'allowed' || state === 'answered' ? 'allowed' : 'denied';
     const decided = `${state[0]?.toUpperCase()}${state.slice(1)}: ${title}`;
-    items.push({ ...common, kind: 'note', tone, text: reason ? `${decided} (${reason})` : decided });
+    const text = reason ? `${decided} (${reason})` : decided;
+    const isKnown = answeredBy !== undefined || rule !== undefined;
+    const decidedBy = { ...(answeredBy !== undefined && { answeredBy }), ...(rule !== undefined && { rule }) };
+    items.push({ ...common, kind: 'note', tone, text, ...(isKnown && { decidedBy }) });
   } else if (kind === 'steer' && 'text' in update) {
     items.push({ ...common, kind: 'note', tone: 'plain', text: `Message to the running turn: ${update.text}` });
   } else if (kind === 'status' && 'text' in update && update.text !== '') {

@@ -1,10 +1,12 @@
 import { memo } from 'react';
 import type { Turn } from '../../data/bridge.ts';
-import type { Group, Item, ToolCall } from '../../live/fold-updates.ts';
+import type { Decider, Group, Item, ToolCall } from '../../live/fold-updates.ts';
 import { DiffView } from '../../parts/diff.tsx';
 import { Markdown } from '../../parts/markdown.tsx';
 import { TerminalText } from '../../parts/terminal-text.tsx';
 import { countText, moneyText, spanText, visible } from '../../parts/text.ts';
+import { useOwnName } from '../../shell/console-context.ts';
+import { useOwnerText } from '../teams/own-teams.ts';
 
 /** What can be done with a turn that has ended. Undefined where it cannot be done with this turn. */
 export interface TurnActions {
@@ -49,11 +51,33 @@ export const Entry = memo(function Entry({ item, turn, folder, ...actions }: Ent
         </details>
       );
     case 'note':
-      return <p className={`note ${item.tone}`}>{visible(item.text)}</p>;
+      return (
+        <p className={`note ${item.tone}`}>
+          {visible(item.text)}
+          {item.decidedBy === undefined ? null : <DecidedBy {...item.decidedBy} />}
+        </p>
+      );
     case 'end':
       return <TurnEnd item={item} turn={turn} {...actions} />;
   }
 });
+
+/** Who or what has decided about a permission. */
+function DecidedBy({ answeredBy, rule }: Decider) {
+  const own = useOwnName();
+  const ownerText = useOwnerText();
+  if (rule !== undefined) {
+    const whose = rule.ruleId === undefined ? 'by a rule of the server' : 'by a remembered answer';
+    return (
+      <span className="quiet">
+        {' '}
+        · {whose}: <code>{visible(rule.text)}</code>
+      </span>
+    );
+  }
+  if (answeredBy === undefined) return null;
+  return <span className="quiet"> · by {answeredBy === own ? 'you' : ownerText(answeredBy)}</span>;
+}
 
 function Prompt({ text, attachments }: { readonly text: string } & Pick<Turn, 'attachments'>) {
   if (text === '' && attachments.length === 0) return null;

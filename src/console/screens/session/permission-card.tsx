@@ -59,7 +59,7 @@ export function PermissionCard({ permission, agent, changes = [], onAnswered }: 
     const seen = setTimeout(() => setSeen(true), SEEN_MS);
     return () => clearTimeout(seen);
   }, []);
-  const answer = (decision: 'allow' | 'deny', scope: 'once' | 'session', why = '') =>
+  const answer = (decision: 'allow' | 'deny', scope: 'once' | 'session' | 'always', why = '') =>
     send({ decision, scope, ...(why !== '' && { reason: why }) });
   useShortcuts(
     isSeen && reason === undefined
@@ -89,8 +89,21 @@ export function PermissionCard({ permission, agent, changes = [], onAnswered }: 
         <button type="button" className="primary" disabled={isSending} onClick={() => void answer('allow', 'once')}>
           Allow once <kbd>Y</kbd>
         </button>
-        <button type="button" disabled={isSending} onClick={() => void answer('allow', 'session')}>
+        <button
+          type="button"
+          disabled={isSending}
+          title="Allows exactly this until the session ends"
+          onClick={() => void answer('allow', 'session')}
+        >
           This session <kbd>A</kbd>
+        </button>
+        <button
+          type="button"
+          disabled={isSending}
+          title={`Allows exactly this in ${visible(folder)} for 30 days, also in other sessions`}
+          onClick={() => void answer('allow', 'always')}
+        >
+          This folder
         </button>
         <button type="button" className="danger" disabled={isSending} onClick={() => void answer('deny', 'once')}>
           Deny <kbd>D</kbd>
