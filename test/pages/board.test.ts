@@ -80,6 +80,13 @@ test('the board: filters and views in the address, a sorted list, and cards that
   await untilEqual(() => page.locator('article.card').count(), 1, 'the address has the filter');
   await page.getByLabel('Agent', { exact: true }).selectOption('any agent');
 
+  await page.getByLabel('Folder', { exact: true }).selectOption(other);
+  await page.getByRole('link', { name: /^Apples/ }).waitFor({ state: 'detached' });
+  assert.equal(new URL(page.url()).searchParams.get('folder'), other);
+  await page.getByRole('link', { name: /^zebra/ }).waitFor();
+  await page.getByLabel('Folder', { exact: true }).selectOption('any folder');
+  await page.getByRole('link', { name: /^Apples/ }).waitFor();
+
   await page.getByRole('button', { name: 'List' }).click();
   const titles = () => page.locator('tbody td:first-child').allInnerTexts();
   await page.getByRole('button', { name: 'Session', exact: true }).click();
@@ -97,6 +104,14 @@ test('the board: filters and views in the address, a sorted list, and cards that
   await archived.getByLabel('Actions for zebra').click();
   await archived.getByRole('button', { name: 'Restore from the archive' }).click();
   await page.getByText('No session matches.').waitFor();
+  await page.getByLabel('State').selectOption('any state');
+  await done.getByLabel('Actions for Apples').click();
+  await done.getByRole('button', { name: 'Close …' }).click();
+  const closing = page.getByRole('dialog', { name: 'Close this session?' });
+  await closing.getByText('removes “Apples” with its history').waitFor();
+  await closing.getByRole('button', { name: 'Remove it' }).click();
+  await done.getByRole('link', { name: /^Apples/ }).waitFor({ state: 'detached' });
+  assert.equal((await fetch(`${program.url}/api/bridge/sessions/done`)).status, 404);
   await page.setViewportSize({ width: 390, height: 844 });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 390, 'nothing is wider than a phone');
 

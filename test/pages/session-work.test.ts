@@ -186,6 +186,49 @@ test('a session in a worktree of its own leaves the checkout alone until it is m
   assert.deepEqual(problems, []);
 });
 
+test('a folder shows its branch and its changes, is offered again, and is refused at its field; the address keeps tab and filter', async (t) => {
+  const { program, folder } = await startScripted(t);
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-C', folder, '-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args]);
+  git('init', '-q', '-b', 'topic');
+  await writeFile(join(folder, 'kept.txt'), 'kept\n');
+  git('add', '.');
+  git('commit', '-q', '-m', 'first');
+  await writeFile(join(folder, 'kept.txt'), 'changed\n');
+  const { page, problems } = await openPage(t, `${program.url}/console/new`);
+  const field = page.getByLabel('Folder', { exact: true });
+  await page.getByLabel('What should be done?').fill('work reads');
+  await field.fill(join(folder, 'missing'));
+  await page.getByRole('button', { name: 'Start' }).click();
+  const note = page.locator('.field', { has: field }).getByRole('alert');
+  await note.getByText('there is no such folder').waitFor();
+  assert.equal(await field.getAttribute('aria-invalid'), 'true');
+  assert.equal(await page.getByRole('alert').count(), 1, 'it is said once');
+  await note.getByText(/^Agents may work in \//).waitFor();
+  await field.fill(folder);
+  await page.getByText(/^Branch topic/).waitFor();
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+
+  await page.getByRole('tab', { name: 'Events' }).click();
+  await page.getByRole('button', { name: 'Commands' }).click();
+  await page.waitForURL(/\?pane=events&show=commands$/);
+  await page.reload();
+  await page.getByRole('tab', { name: 'Events', selected: true }).waitFor();
+  await page.getByRole('button', { name: 'Commands', pressed: true }).waitFor();
+  await page.getByRole('tab', { name: 'Changes' }).click();
+  await page.getByRole('button', { name: 'All', exact: true }).click();
+  await page.waitForURL(/\/sessions\/[^?]+$/);
+
+  await page.goto(`${program.url}/console/new`);
+  await untilEqual(() => field.inputValue(), folder);
+  assert.equal(await page.locator('datalist option').first().getAttribute('value'), folder);
+  assert.deepEqual(
+    problems.filter((problem) => !problem.includes('403')),
+    [],
+  );
+});
+
 test('keys move through a conversation; a message is called back; files go with it by button, paste and drop', async (t) => {
   const { program, folder } = await startScripted(t, ['--context', '--image']);
   const { page, problems, log } = await openSession(t, program.url, folder, 'edit first.txt one');

@@ -74,26 +74,22 @@ export const FolderQuery = Type.Object({
   path: Type.Optional(Type.String({ maxLength: 4096, description: 'An absolute path. Absent: the roots alone.' })),
 });
 
+const GitState = Type.Object({
+  branch: Type.String({ description: 'Empty for a commit without a branch.' }),
+  dirty: Type.Optional(
+    Type.Boolean({
+      description:
+        'True: files that git knows differ from the last commit. Absent where that was not found out within a second.',
+    }),
+  ),
+});
+
 export const FolderPage = Type.Object({
   roots: Type.Array(Type.String(), { description: 'The folders in which agents may work.' }),
-  entries: Type.Array(
-    Type.Object({
-      name: Type.String(),
-      path: Type.String(),
-      git: Type.Optional(
-        Type.Object({
-          branch: Type.String({ description: 'Empty for a commit without a branch.' }),
-          dirty: Type.Optional(
-            Type.Boolean({
-              description:
-                'True: files that git knows differ from the last commit. Absent where that was not found out within a second.',
-            }),
-          ),
-        }),
-      ),
-    }),
-    { description: 'The folders inside of `path`, at most 500, without hidden ones.' },
-  ),
+  git: Type.Optional({ ...GitState, description: 'Of `path` itself. Absent where it is no repository.' }),
+  entries: Type.Array(Type.Object({ name: Type.String(), path: Type.String(), git: Type.Optional(GitState) }), {
+    description: 'The folders inside of `path`, at most 500, without hidden ones.',
+  }),
   truncated: Type.Boolean({ description: 'True: there are more than 500.' }),
 });
 

@@ -39,7 +39,7 @@ export function createFolderList(
   clock: Pick<Clock, 'after'>,
 ): FolderList {
   /** Notes for the first repositories whether they are dirty, as far as git says so in time. */
-  async function noteDirty(entries: FolderPage['entries']): Promise<void> {
+  async function noteDirty(entries: readonly Pick<FolderPage['entries'][number], 'path' | 'git'>[]): Promise<void> {
     const waiting = entries.filter(({ git }) => git !== undefined).slice(0, MAX_REPOSITORIES);
     const { signal, release } = deadline(clock, MAX_LOOK_MS);
     const look = async () => {
@@ -88,18 +88,25 @@ export function createFolderList(
         for (const name of names) {
           // The folder may have been removed since it was listed.
           if (await isPrivate(name).catch(() => true)) continue;
-          const branch = await branchOf(folder.entry(name));
-          const isGit =
-            branch !== '' || (await stat(join(folder.entry(name), '.git')).catch(() => undefined)) !== undefined;
-          entries.push({ name, path: join(real, name), ...(isGit && { git: { branch } }) });
+          const git = await gitOf(folder.entry(name));
+          entries.push({ name, path: join(real, name), ...(git && { git }) });
         }
-        await noteDirty(entries);
-        return { roots: [...roots], entries, truncated: isCut };
+        const git = await gitOf(folder.entry('.'));
+        const itself = { path: real, ...(git && { git }) };
+        await noteDirty([itself, ...entries]);
+        return { roots: [...roots], ...(git && { git }), entries, truncated: isCut };
       } finally {
         await folder.close();
       }
     },
   };
+}
+
+/** The branch of a folder that is a repository. */
+async function gitOf(folder: string): Promise<FolderPage['git']> {
+  const branch = await branchOf(folder);
+  const isGit = branch !== '' || (await stat(join(folder, '.git')).catch(() => undefined)) !== undefined;
+  return isGit ? { branch } : undefined;
 }
 
 async function folderNames(folder: HeldFolder): Promise<{ names: readonly string[]; isCut: boolean }> {

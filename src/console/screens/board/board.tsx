@@ -38,11 +38,12 @@ export default function Board() {
   const search = given.get('search') ?? '';
   const owner = given.get('owner') ?? '';
   const agent = given.get('agent') ?? '';
+  const folder = given.get('folder') ?? '';
   const state = STATES.find((one) => one === given.get('state'));
   const view = VIEWS.find(({ name }) => name === given.get('view'))?.name ?? 'board';
   const [swiped, setSwiped] = useState<Summary>();
   const pages = useInfiniteQuery({
-    queryKey: ['sessions', 'board', search, owner, agent, state],
+    queryKey: ['sessions', 'board', search, owner, agent, folder, state],
     queryFn: ({ pageParam }) =>
       listSessions({
         limit: PAGE,
@@ -50,6 +51,7 @@ export default function Board() {
         ...(search !== '' && { search }),
         ...(owner !== '' && { owner }),
         ...(agent !== '' && { providerId: agent }),
+        ...(folder !== '' && { folder }),
         ...(state !== undefined && { state }),
       }),
     initialPageParam: '',
@@ -60,7 +62,7 @@ export default function Board() {
   });
   const { data, error, hasNextPage, isFetching, fetchNextPage } = pages;
   const sessions = data?.pages.flatMap((page) => page.sessions) ?? [];
-  const isFiltered = search !== '' || owner !== '' || agent !== '' || state !== undefined;
+  const isFiltered = search !== '' || owner !== '' || agent !== '' || folder !== '' || state !== undefined;
   const isEmpty = data !== undefined && sessions.length === 0 && !hasNextPage;
   // A page may have nothing that the filters let through, and one after it something.
   useEffect(() => {
@@ -85,6 +87,7 @@ export default function Board() {
         </fieldset>
         <OwnerChoice owner={owner} onChange={(chosen) => change('owner', chosen)} />
         <AgentChoice agent={agent} onChange={(chosen) => change('agent', chosen)} />
+        <FolderChoice folder={folder} sessions={sessions} onChange={(chosen) => change('folder', chosen)} />
         <select aria-label="State" value={state ?? ''} onChange={({ target }) => change('state', target.value)}>
           <option value="">any state</option>
           {STATES.map((one) => (
@@ -143,6 +146,32 @@ function AgentChoice({ agent, onChange }: { readonly agent: string; readonly onC
       <option value="">any agent</option>
       {ids.map((id) => (
         <option key={id}>{visible(id)}</option>
+      ))}
+    </select>
+  );
+}
+
+interface FolderChoiceProps {
+  readonly folder: string;
+  readonly sessions: readonly Summary[];
+  readonly onChange: (folder: string) => void;
+}
+
+/** Only the sessions of one folder: of those that the board has shown so far. */
+function FolderChoice({ folder, sessions, onChange }: FolderChoiceProps) {
+  const [known, setKnown] = useState<readonly string[]>([]);
+  const shown = [...sessions.map((session) => session.folder), folder];
+  const all = [...new Set([...known, ...shown])].filter((one) => one !== '').sort();
+  // The list of one folder does not name the others.
+  if (all.length > known.length) setKnown(all);
+  if (all.length < 2 && folder === '') return null;
+  return (
+    <select aria-label="Folder" title={folder} value={folder} onChange={({ target }) => onChange(target.value)}>
+      <option value="">any folder</option>
+      {all.map((one) => (
+        <option key={one} value={one}>
+          {visible(shortPath(one))}
+        </option>
       ))}
     </select>
   );

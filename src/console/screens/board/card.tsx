@@ -10,6 +10,7 @@ import {
   sessionAddress,
   trestle,
 } from '../../data/bridge.ts';
+import { CloseDialog } from '../../parts/close-dialog.tsx';
 import { ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { useWork } from '../../parts/work.tsx';
@@ -134,6 +135,7 @@ export function Card({ session, questions, hasState = false, onSwiped }: CardPro
   const own = useOwnName();
   const ownerText = useOwnerText();
   const { sessionId, title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
+  const { jobId, nodeId } = session;
   const { files, added, removed } = session.changed;
   const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed';
   const ended = failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
@@ -143,7 +145,11 @@ export function Card({ session, questions, hasState = false, onSwiped }: CardPro
     <article className="card" {...swipe}>
       <Link href={sessionAddress(session, own)}>
         <span className="title">{titleText(title)}</span>
-        <span className="quiet">{providerId}</span>
+        <span className="quiet">
+          {[providerId, jobId === '' ? '' : 'job', nodeId === '' ? '' : `on ${visible(nodeId)}`]
+            .filter(Boolean)
+            .join(' · ')}
+        </span>
         <span className={failed ? 'failed' : ''}>{line}</span>
         <span className="quiet">
           {hasState ? `${state.replace('_', ' ')} · ` : ''}
@@ -191,7 +197,7 @@ function Question({ asked, address }: { readonly asked: Permission; readonly add
   );
 }
 
-/** Stop, rename, archive. */
+/** Stop, rename, archive, close. */
 function CardActions({ session }: { readonly session: Summary }) {
   const { sessionId, owner, title, state } = session;
   const { system } = useConsole();
@@ -200,6 +206,7 @@ function CardActions({ session }: { readonly session: Summary }) {
   const work = useWork();
   const team = useTeamOf(owner);
   const [isRenaming, setRenaming] = useState(false);
+  const [isClosing, setClosing] = useState(false);
   const name: SessionName = { sessionId, ...(owner !== own && { owner }) };
   const act = (action: () => Promise<unknown>) =>
     work.run(async () => {
@@ -227,6 +234,9 @@ function CardActions({ session }: { readonly session: Summary }) {
           <button type="button" onClick={() => act(() => changeSession(name, { archived: state !== 'archived' }))}>
             {state === 'archived' ? 'Restore from the archive' : 'Archive'}
           </button>
+          <button type="button" className="danger" onClick={() => setClosing(true)}>
+            Close …
+          </button>
         </div>
       </details>
       {isRenaming ? (
@@ -234,6 +244,17 @@ function CardActions({ session }: { readonly session: Summary }) {
           title={title}
           onRename={(next) => act(() => changeSession(name, { title: next }))}
           onCancel={() => setRenaming(false)}
+        />
+      ) : null}
+      {isClosing ? (
+        <CloseDialog
+          title={title}
+          isBusy={work.isBusy}
+          onConfirmed={() => {
+            setClosing(false);
+            act(() => trestle(system.signIn, team).session(sessionId).close({ owner }));
+          }}
+          onClose={() => setClosing(false)}
         />
       ) : null}
       <ErrorBox error={work.problem} />

@@ -2,9 +2,15 @@ import { useQuery } from '@tanstack/react-query';
 import { useEffect, useId, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { keyOf, listFolders, trestle } from '../../data/bridge.ts';
-import { keepPermissionChoice, PERMISSIONS, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
+import {
+  keepPermissionChoice,
+  PERMISSIONS,
+  type PermissionChoice,
+  routingOf,
+  storedList,
+} from '../../data/permission-choice.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
-import { AgentField, ErrorBox, NotSentYet } from '../../parts/parts.tsx';
+import { AgentField, codeOf, ErrorBox, NotSentYet } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { AttachButton, AttachedFiles, takesFiles } from '../session/attachments.tsx';
@@ -22,7 +28,18 @@ export default function NewSession() {
   );
 }
 
-const LAST_FOLDER = 'trestle.folder';
+const FOLDERS = 'trestle.folders';
+const MAX_FOLDERS = 8;
+
+/** The folders of the last sessions that were started in this browser, the last one first. */
+const recentFolders = () => storedList(FOLDERS).filter((one): one is string => typeof one === 'string');
+
+function rememberFolder(folder: string): void {
+  if (folder === '') return;
+  const folders = [folder, ...recentFolders().filter((one) => one !== folder)].slice(0, MAX_FOLDERS);
+  localStorage.setItem(FOLDERS, JSON.stringify(folders));
+}
+
 /** The task and the files are kept as those of a session that has no name yet. */
 const UNNAMED = { sessionId: '' };
 
@@ -33,7 +50,7 @@ export function NewSessionForm() {
   const id = useId();
   const [agent, setAgent] = useState(given.get('agent') ?? '');
   const [model, setModel] = useState(given.get('model') ?? '');
-  const [folder, setFolder] = useState(given.get('folder') ?? localStorage.getItem(LAST_FOLDER) ?? '');
+  const [folder, setFolder] = useState(given.get('folder') ?? recentFolders()[0] ?? '');
   const [permissions, setPermissions] = useState<PermissionChoice>('ask');
   const [isApart, setApart] = useState(false);
   const [problem, setProblem] = useState<unknown>();
@@ -60,6 +77,10 @@ export function NewSessionForm() {
   const capabilities = useQuery({ queryKey: ['capabilities'], queryFn: () => client.capabilities() });
   const agents = (capabilities.data?.providerCatalog ?? []).filter(({ providerId }) => providerId !== 'multi-agent');
 
+  function chooseFolder(chosen: string): void {
+    setFolder(chosen);
+    if (isFolderRefused(problem)) setProblem(undefined);
+  }
   function chooseTeam(chosen: string): void {
     setTeam(chosen);
     // They were uploaded for someone else.
@@ -85,7 +106,7 @@ export function NewSessionForm() {
       await rememberTurn(key, turn, { waitMs: STARTED_MS });
       changeDraft(keyOf(UNNAMED), ofLink === null ? { text: '', files: [] } : { files: [] });
       keepPermissionChoice(key, permissions);
-      if (folder !== '') localStorage.setItem(LAST_FOLDER, folder);
+      rememberFolder(folder);
       const owner = team === '' ? '' : `?owner=${encodeURIComponent(ownerOfTeam(team))}`;
       go(`/console/sessions/${sessionId}${owner}`);
     } catch (error) {
@@ -148,7 +169,7 @@ export function NewSessionForm() {
             </select>
           </div>
         )}
-        <FolderField folder={folder} team={team} onChange={setFolder} />
+        <FolderField folder={folder} team={team} onChange={chooseFolder} problem={problem} />
       </div>
       {folder === '' ? null : (
         <label className="check">
@@ -158,7 +179,7 @@ export function NewSessionForm() {
       )}
       <PermissionField choice={permissions} onChange={setPermissions} />
       <WhoWould prompt={prompt} agent={agent} model={model} team={team} />
-      <ErrorBox error={problem} />
+      {isFolderRefused(problem) ? null : <ErrorBox error={problem} />}
       <NotSentYet isWaiting={isStarting} />
       <div className="sends">
         <AttachButton isBusy={isUploading} onFiles={(given) => void attach(given)} />
@@ -221,10 +242,15 @@ interface FolderFieldProps {
   /** The id of the team that the work is for; empty: for no team. */
   readonly team: string;
   readonly onChange: (folder: string) => void;
+  /** Why the form was refused: shown here when the reason is the folder. */
+  readonly problem?: unknown;
 }
 
-/** Where the agents work; folders inside of the one that was typed are offered. */
-export function FolderField({ folder, team, onChange }: FolderFieldProps) {
+/** Whether a form was refused because of its folder. */
+export const isFolderRefused = (problem: unknown) => codeOf(problem) === 'WORKING_DIRECTORY_REFUSED';
+
+/** Where the agents work; recent folders are offered, then the roots, then folders inside of the one that was typed. */
+export function FolderField({ folder, team, onChange, problem }: FolderFieldProps) {
   const id = useId();
   const folders = useQuery({
     queryKey: ['folders', folder, team],
@@ -232,6 +258,17 @@ export function FolderField({ folder, team, onChange }: FolderFieldProps) {
     retry: false,
     placeholderData: (before) => before,
   });
+  const isRefused = isFolderRefused(problem);
+  // A folder that is refused is not listed either: the roots are read by themselves.
+  const all = useQuery({
+    queryKey: ['folders', '', team],
+    queryFn: () => listFolders(undefined, team === '' ? undefined : team),
+    enabled: isRefused,
+  });
+  const { roots = all.data?.roots ?? [], entries = [], git } = folders.data ?? {};
+  const offered = [...new Set([...recentFolders(), ...roots, ...entries.map(({ path }) => path)])];
+  // While a folder is typed, the answer is still that for the one before.
+  const state = folder === '' || folders.isPlaceholderData || folders.isError ? undefined : git;
   return (
     <div className="field grows">
       <label htmlFor={id}>Folder</label>
@@ -239,16 +276,30 @@ export function FolderField({ folder, team, onChange }: FolderFieldProps) {
         id={id}
         value={folder}
         list={`${id}-folders`}
+        aria-invalid={isRefused}
+        aria-describedby={isRefused || state !== undefined ? `${id}-note` : undefined}
         placeholder="A private folder of the session"
         spellCheck={false}
         autoComplete="off"
         onChange={(event) => onChange(event.target.value)}
       />
       <datalist id={`${id}-folders`}>
-        {[...(folders.data?.roots ?? []), ...(folders.data?.entries ?? []).map(({ path }) => path)].map((path) => (
+        {offered.map((path) => (
           <option key={path} value={path} />
         ))}
       </datalist>
+      {isRefused ? (
+        <div id={`${id}-note`}>
+          <ErrorBox error={problem}>
+            {roots.length === 0 ? null : <p>Agents may work in {roots.map(visible).join(', ')}.</p>}
+          </ErrorBox>
+        </div>
+      ) : state === undefined ? null : (
+        <p id={`${id}-note`} className="quiet">
+          {state.branch === '' ? 'A commit without a branch' : `Branch ${visible(state.branch)}`}
+          {state.dirty === true ? ', with changes that are not committed' : ''}
+        </p>
+      )}
     </div>
   );
 }

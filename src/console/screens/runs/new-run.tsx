@@ -5,7 +5,7 @@ import { trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
 import { AgentField, ErrorBox, TaskField } from '../../parts/parts.tsx';
 import { useConsole } from '../../shell/console-context.ts';
-import { FolderField, PermissionField } from '../board/new-session.tsx';
+import { FolderField, isFolderRefused, PermissionField } from '../board/new-session.tsx';
 import { rememberTurn, STARTED_MS } from '../session/running-turns.ts';
 import { type EarlierRun, readEarlierRun } from './earlier-run.ts';
 
@@ -77,6 +77,10 @@ function RunForm({ before }: { readonly before: EarlierRun | undefined }) {
   const [permissions, setPermissions] = useState<PermissionChoice>('ask');
   const [problem, setProblem] = useState<unknown>();
   const [isStarting, setStarting] = useState(false);
+  function chooseFolder(chosen: string): void {
+    setFolder(chosen);
+    if (isFolderRefused(problem)) setProblem(undefined);
+  }
   const change = (key: number, changes: Partial<StepInput>) =>
     setSteps(steps.map((step) => (step.key === key ? { ...step, ...changes } : step)));
   async function start(event: FormEvent): Promise<void> {
@@ -180,9 +184,9 @@ function RunForm({ before }: { readonly before: EarlierRun | undefined }) {
           />
         </div>
       ) : null}
-      <FolderField folder={folder} team="" onChange={setFolder} />
+      <FolderField folder={folder} team="" onChange={chooseFolder} problem={problem} />
       <PermissionField choice={permissions} onChange={setPermissions} />
-      <ErrorBox error={problem} />
+      {isFolderRefused(problem) ? null : <ErrorBox error={problem} />}
       <button type="submit" className="primary" disabled={isStarting || agents.length === 0}>
         {isStarting ? 'Starting …' : 'Start the run'}
       </button>

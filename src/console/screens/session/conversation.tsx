@@ -2,6 +2,7 @@ import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { Turn } from '../../data/bridge.ts';
 import { type Group, groupLooks, type Item } from '../../live/fold-updates.ts';
+import { useFilters } from '../../parts/parts.tsx';
 import { tipOf, useShortcuts } from '../../shell/shortcuts.ts';
 import { copyText, Entry, type TurnActions } from './entries.tsx';
 
@@ -32,7 +33,8 @@ const NEAR_END = 80;
 /** The updates of a session as a list that draws only what can be seen. */
 export function Conversation(props: ConversationProps) {
   const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, actionsOf } = props;
-  const [filter, setFilter] = useState<Filter>('all');
+  const [given, change] = useFilters();
+  const filter: Filter = FILTERS.find(({ name }) => name === given.get('show'))?.name ?? 'all';
   const items = useMemo<readonly (Item | Group)[]>(
     () => (filter === 'all' ? groupLooks(all) : all.filter((item) => matches(item, filter))),
     [all, filter],
@@ -99,7 +101,12 @@ export function Conversation(props: ConversationProps) {
       <fieldset className="choice filters">
         <legend className="hidden-label">Show</legend>
         {FILTERS.map(({ name, label }) => (
-          <button key={name} type="button" aria-pressed={filter === name} onClick={() => setFilter(name)}>
+          <button
+            key={name}
+            type="button"
+            aria-pressed={filter === name}
+            onClick={() => change('show', name === 'all' ? '' : name)}
+          >
             {label}
           </button>
         ))}

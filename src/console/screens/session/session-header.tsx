@@ -10,7 +10,8 @@ import {
   type Turn,
   trestle,
 } from '../../data/bridge.ts';
-import { CopyButton, Dialog, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
+import { CloseDialog } from '../../parts/close-dialog.tsx';
+import { CopyButton, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, titleText } from '../../parts/text.ts';
 import { CopyCurl } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -159,22 +160,14 @@ export const SessionHeader = memo(function SessionHeader(props: SessionHeaderPro
       ) : null}
       {isOnPhone ? <PhoneDialog address={location.href} onClose={() => setOnPhone(false)} /> : null}
       {isClosing ? (
-        <Dialog title="Close this session?" onClose={() => setClosing(false)}>
-          <p>
-            This removes “{titleText(session?.title ?? name.sessionId)}” with its history. Files in its folder stay.
-            Archiving only hides it.
-          </p>
-          <button
-            type="button"
-            className="danger"
-            onClick={() => {
-              setClosing(false);
-              void agentSession.close(whose).then(() => go('/console'), setProblem);
-            }}
-          >
-            Remove it
-          </button>
-        </Dialog>
+        <CloseDialog
+          title={session?.title ?? name.sessionId}
+          onConfirmed={() => {
+            setClosing(false);
+            void agentSession.close(whose).then(() => go('/console'), setProblem);
+          }}
+          onClose={() => setClosing(false)}
+        />
       ) : null}
     </header>
   );

@@ -2,7 +2,7 @@ import { type KeyboardEvent, memo, type PointerEvent, useLayoutEffect, useMemo, 
 import type { SessionName, Turn } from '../../data/bridge.ts';
 import { BASE } from '../../data/request.ts';
 import type { Folded, Update } from '../../live/fold-updates.ts';
-import { Moment } from '../../parts/parts.tsx';
+import { Moment, useFilters } from '../../parts/parts.tsx';
 import { TerminalText } from '../../parts/terminal-text.tsx';
 import { countText, visible } from '../../parts/text.ts';
 import { ChangesPane, useChangedFiles } from './changes-pane.tsx';
@@ -27,9 +27,10 @@ const LABELS = { changes: 'Changes', plan: 'Plan', terminal: 'Terminal', files: 
 export const SidePane = memo(function SidePane(props: SidePaneProps) {
   const { name, folded, updates, turns, folder, mark } = props;
   const { items, plan } = folded;
-  /** On a narrow screen the pane is closed until one of its tabs is chosen. */
-  const [isOpen, setOpen] = useState(false);
-  const [tab, setTab] = useState<(typeof TABS)[number]>('changes');
+  const [given, change] = useFilters();
+  const tab = TABS.find((one) => one === given.get('pane')) ?? 'changes';
+  /** On a narrow screen the pane is closed until one of its tabs is chosen, here or by the link to the page. */
+  const [isOpen, setOpen] = useState(() => given.has('pane'));
   const calls = useMemo(() => items.flatMap((item) => (item.kind === 'tool' ? [item.call] : [])), [items]);
   const [scope, setScope] = useState<'session' | 'turn'>('session');
   const turnId = scope === 'turn' ? (turns[0]?.turnId ?? '') : undefined;
@@ -46,7 +47,7 @@ export const SidePane = memo(function SidePane(props: SidePaneProps) {
   };
   function choose(chosen: (typeof TABS)[number]): void {
     setOpen(!(isOpen && chosen === tab));
-    setTab(chosen);
+    change('pane', chosen === 'changes' ? '' : chosen);
   }
   return (
     <aside className={isOpen ? 'side open' : 'side'} aria-label="Work of the session">
