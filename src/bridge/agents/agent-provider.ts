@@ -292,7 +292,7 @@ export interface PermissionReply {
 }
 
 /** The rule that decided: its id where it remembers an answer, and what it matches. */
-export interface DecidingRule {
+interface DecidingRule {
   readonly ruleId?: string;
   readonly text: string;
 }

@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useId, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
-import { momentText, type Shown, spanText, visible, zonedText } from './text.ts';
+import { momentText, type Shown, spanText, titleText, visible, zonedText } from './text.ts';
 
 interface CopyProps {
   /** What is copied, or a function that reads it when it is wanted. */
@@ -244,6 +244,25 @@ export function Dialog(props: { title: string; onClose: () => void; children: Re
       </header>
       {children}
     </dialog>
+  );
+}
+
+interface CloseDialogProps {
+  readonly title: string;
+  readonly isBusy?: boolean;
+  readonly onConfirmed: () => void;
+  readonly onClose: () => void;
+}
+
+/** Asks before a session is removed with its history. */
+export function CloseDialog({ title, isBusy = false, onConfirmed, onClose }: CloseDialogProps) {
+  return (
+    <Dialog title="Close this session?" onClose={onClose}>
+      <p>This removes “{titleText(title)}” with its history. Files in its folder stay. Archiving only hides it.</p>
+      <button type="button" className="danger" disabled={isBusy} onClick={onConfirmed}>
+        Remove it
+      </button>
+    </Dialog>
   );
 }
 

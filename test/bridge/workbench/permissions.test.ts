@@ -2,13 +2,7 @@ import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import type { AskPermission, PermissionQuestion } from '../../../src/bridge/agents/agent-provider.ts';
 import type { BridgeEvent } from '../../../src/bridge/contract/surface.ts';
-import type {
-  Permission,
-  SessionPage,
-  SessionView,
-  StoredRule,
-  UpdatePage,
-} from '../../../src/bridge/contract/workbench.ts';
+import type { Permission, SessionPage, SessionView, StoredRule } from '../../../src/bridge/contract/workbench.ts';
 import { MAIN } from '../../../src/bridge/principal.ts';
 import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
@@ -39,12 +33,6 @@ const asker = createScriptedProvider('asker', async ({ prompt, ask, signal }) =>
   const why = reason === undefined ? '' : ` because ${reason}`;
   return { kind: 'completed', output: `chosen: ${optionId}${why}`, stopReason: 'end_turn' };
 });
-/** The same, as agents do that report how their questions were answered. */
-const reporter = createScriptedProvider('reporter', async ({ prompt, permit, signal }) => {
-  const question = { toolCallId: 't', title: `run ${prompt}`, toolKind: 'execute', input: { command: prompt } };
-  const { optionId } = await permit({ ...question, options: OPTIONS }, 'allow', signal);
-  return { kind: 'completed', output: `chosen: ${optionId}`, stopReason: 'end_turn' };
-});
 const settings = `bridge:
   auth_token: ${MAIN_TOKEN}
   review_auth_token: ${REVIEW_TOKEN}
@@ -52,7 +40,7 @@ const settings = `bridge:
     - { when: { kind: execute, command: [git, status] }, then: allow }
     - { when: { command: [rm] }, then: deny }
 `;
-const bridge = await startBridge({ after }, { providers: [asker, reporter], settings });
+const bridge = await startBridge({ after }, { providers: [asker], settings });
 const { url, root } = bridge;
 
 let count = 0;
@@ -103,29 +91,6 @@ test('without asking, rules and the call decide, and the default is to allow', a
     main,
   );
   assert.equal(wrong.error?.data.code, 'INVALID_PARAMS');
-});
-
-test('the update of a decision names the person who answered, or the rule', async () => {
-  const byReporter = { explicitProviderId: 'reporter', routingMode: 'explicit' };
-  const run = async (prompt: string, permissions: string, scope?: string) => {
-    const { sessionId, output } = await ask(prompt, undefined, main, { routing: { permissions, ...byReporter } });
-    if (scope !== undefined) {
-      await answer((await openOf(sessionId)).permissionId, { decision: 'allow', scope });
-    }
-    await output;
-    const { body } = await request<UpdatePage>('GET', `sessions/${sessionId}/updates?kinds=permission`);
-    const { answeredBy, rule, state } = body.updates.at(-1) as Record<string, unknown>;
-    return { state, ...(answeredBy !== undefined && { answeredBy }), ...(rule !== undefined && { rule }) };
-  };
-  assert.deepEqual(await run('make', 'allow'), { state: 'allowed' });
-  assert.deepEqual(await run('make', 'deny'), { state: 'denied' });
-  assert.deepEqual(await run('git status -s', 'ask'), { state: 'allowed', rule: { text: 'git status' } });
-  assert.deepEqual(await run('sudo rm x', 'allow'), { state: 'denied', rule: { text: 'rm' } });
-  assert.deepEqual(await run('npm outdated', 'ask', 'always'), { state: 'allowed', answeredBy: 'main' });
-  const { body } = await request<{ rules: StoredRule[] }>('GET', 'permission-rules?owner=main');
-  const ruleId = body.rules[0]?.ruleId;
-  assert.deepEqual(await run('npm outdated', 'ask'), { state: 'allowed', rule: { ruleId, text: 'npm outdated' } });
-  await request('DELETE', `permission-rules/${ruleId}`);
 });
 
 test('a question waits for a person, and the session needs them', async () => {

@@ -10,8 +10,7 @@ import {
   sessionAddress,
   trestle,
 } from '../../data/bridge.ts';
-import { CloseDialog } from '../../parts/close-dialog.tsx';
-import { ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
+import { CloseDialog, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { useWork } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';

@@ -10,8 +10,7 @@ import {
   type Turn,
   trestle,
 } from '../../data/bridge.ts';
-import { CloseDialog } from '../../parts/close-dialog.tsx';
-import { CopyButton, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
+import { CloseDialog, CopyButton, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, titleText } from '../../parts/text.ts';
 import { CopyCurl } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
