@@ -288,13 +288,8 @@ export interface PermissionReply {
   readonly permissionId?: string;
   /** The person who answered. Absent: nobody did, or an editor. */
   readonly answeredBy?: string;
-  readonly rule?: DecidingRule;
-}
-
-/** The rule that decided: its id where it remembers an answer, and what it matches. */
-interface DecidingRule {
-  readonly ruleId?: string;
-  readonly text: string;
+  /** The rule that decided: its id where it remembers an answer, and what it matches. */
+  readonly rule?: { readonly ruleId?: string; readonly text: string };
 }
 
 /** `asked` is called when people can answer: the request is stored. */

@@ -14,6 +14,7 @@ import {
   type PermissionSubject,
   RULE_MEMBERS,
   rulesFrom,
+  ruleText,
   subjectOf,
 } from './permission-rules.ts';
 
@@ -258,4 +259,17 @@ export function toStoredRule(row: PermissionRuleRow): StoredRule {
     createdAt: row.created_at,
     expiresAt: row.expires_at,
   };
+}
+
+/** A stored rule has an id, one of the operator has none. */
+export type NamedRule = PermissionRule & { readonly ruleId?: string };
+
+const MAX_RULE_TEXT = 500;
+
+/** The reply that follows from the settings, or from a rule, which the update of the decision then names. */
+export function replyByRule(optionId: string | undefined, rule: NamedRule | undefined): PermissionReply {
+  if (rule === undefined) return { optionId };
+  const { ruleId } = rule;
+  const text = cutText(ruleText(rule), MAX_RULE_TEXT);
+  return { optionId, rule: { ...(ruleId !== undefined && { ruleId }), text } };
 }

@@ -69,11 +69,11 @@ export function deniedPaths(
 }
 
 /** Returns the rule that a decision follows from. Several may allow the paths of a question together: then it is that of the first. */
-export function ruleBehind(
+export function ruleBehind<Rule extends PermissionRule>(
   subject: PermissionSubject,
-  rules: readonly PermissionRule[],
+  rules: readonly Rule[],
   decision: 'allow' | 'deny',
-): PermissionRule | undefined {
+): Rule | undefined {
   if (decision === 'deny') return rules.find((rule) => rule.decision === 'deny' && denies(rule, subject));
   if (!isAllowed(subject, rules)) return undefined;
   const [first, real] = [subject.paths.slice(0, 1), subject.realPaths.slice(0, 1)];

@@ -4,7 +4,6 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { may, ownersSought, type Principal, sees } from '../../platform/identity/principal.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { AgentTurn, AskPermission, PermissionReply } from '../agents/agent-provider.ts';
-import { cutText } from '../agents/agent-text.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
@@ -17,7 +16,9 @@ import {
   askedSubject,
   endOf,
   isAnswered,
+  type NamedRule,
   NO_ANSWER,
+  replyByRule,
   replyOf,
   toAsked,
   toRow,
@@ -33,7 +34,6 @@ import {
   optionFor,
   type PermissionRule,
   ruleBehind,
-  ruleText,
   subjectOf,
 } from './permission-rules.ts';
 
@@ -83,8 +83,6 @@ interface Waiting {
 /** A turn with more open questions than this gets no for an answer. */
 const MAX_OPEN_OF_TURN = 64;
 const MAX_LISTED = 200;
-/** Of the text of a rule in an update. */
-const MAX_RULE_TEXT = 500;
 const NOT_ANSWERED: PermissionReply = { optionId: undefined };
 /** The pause between two searches for answers that another instance has stored, and for requests of dead instances. */
 const LOOK_PAUSE_MS = 1000;
@@ -181,9 +179,9 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     if (row.given !== '' && isTaken) keep(store.taken(row.id));
   }
 
-  async function rulesOf({ owner, sessionKey, folder }: AskingTurn): Promise<readonly PermissionRule[]> {
+  async function rulesOf({ owner, sessionKey, folder }: AskingTurn): Promise<readonly NamedRule[]> {
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
-    return [...rules, ...stored.map(toRule)];
+    return [...rules, ...stored.map((row) => ({ ...toRule(row), ruleId: row.id }))];
   }
 
   async function answerQuestion(turn: AskingTurn, ...[question, signal, notify]: Parameters<AskPermission>) {
@@ -200,11 +198,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       const answer = decision === 'allow' ? 'allow' : 'deny';
       // No rule answers a form.
       const rule = isForm && answer === 'allow' ? undefined : ruleBehind(subject, all, answer);
-      const { optionId } = optionFor(answer, question.options) ?? {};
-      if (rule === undefined) return { optionId };
-      const ruleId = stored[all.indexOf(rule) - rules.length]?.id;
-      const text = cutText(ruleText(rule), MAX_RULE_TEXT);
-      return { optionId, rule: { ...(ruleId !== undefined && { ruleId }), text } };
+      return replyByRule(optionFor(answer, question.options)?.optionId, rule);
     }
     return editor === undefined ? askPeople(turn, question, signal, notify) : editor(question, signal);
   }
