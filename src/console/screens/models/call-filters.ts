@@ -26,7 +26,7 @@ function filterOf(group: string, value: string, me: string | undefined): Record<
   if (group === 'day') return {};
   if (NOT_NAMES.has(value)) return undefined;
   if (group === 'team') return { owner: value };
-  // Everyone lists their own calls and those for their teams, whoever may see the sums of others.
+  // Everyone lists their own calls and those for their teams, even anyone who may see the sums of others.
   if (group === 'owner') return me === undefined || me === value ? { owner: value } : undefined;
   return ['model', 'key', 'api'].includes(group) ? { [group]: value } : undefined;
 }
