@@ -18,6 +18,8 @@ import {
 } from '../../src/accounts/mail/messages.ts';
 import type { OutgoingMailRow } from '../../src/accounts/storage/accounts-schema.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
+import { systemRandomness } from '../../src/platform/clock/randomness.ts';
+import { createSecretBox } from '../../src/platform/secrets/secret-keys.ts';
 import { loggedInAs } from '../kit/accounts/people.ts';
 import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../kit/accounts/start-accounts.ts';
 import { databasePlaces, engines } from '../kit/database-engines.ts';
@@ -225,6 +227,26 @@ for (const engine of engines) {
       assert.equal((await waiting(accounts)).length, 1);
       assert.equal((await make('Ben the second')).body.error, 'email_already_exists');
       assert.equal((await waiting(accounts)).length, 1);
+    });
+
+    test('DA-17: a mail whose secret key is gone is given up, and keeps no user from being deleted', async (t) => {
+      const clock = createFakeClock();
+      const settings = smtpSettings(CLOSED_PORT);
+      const accounts = await startAccounts(t, { location: places.location(), clock, settings });
+      const admin = await loggedInAs(accounts, 'admin');
+      const ben = { email: 'ben@example.org', name: 'Ben', role: 'user' };
+      const { body } = await accounts.post('admin/users', ben, { token: admin.token });
+      const [mail] = await waiting(accounts);
+      const other = createSecretBox([new Uint8Array(32).fill(9)], systemRandomness);
+      const data = other.seal('{}', `mail:${mail?.id}`);
+      await accounts.database.query.updateTable('outgoing_mails').set({ data }).execute();
+      const removed = await accounts.call('DELETE', `admin/users/${body.user.id}`, { token: admin.token });
+      assert.equal(removed.status, 204);
+      await accounts.eventually(async () => {
+        await clock.advance(3_600_000);
+        return (await waiting(accounts)).every(({ id }) => id !== mail?.id);
+      });
+      assert.match(accounts.log(), /a mail was given up/);
     });
 
     test('DA-17: a mail is given up once what it says has ended', async (t) => {

@@ -70,14 +70,27 @@ export function createMailPost(options: MailPostOptions): MailPost {
     return mail.to === undefined ? undefined : (mail as Mail);
   }
 
+  /** Nobody can read a mail whose secret key is gone. It stays for its tries, about a day, and keeps no user from being deleted. */
+  function isFor(row: OutgoingMailRow, address: string): boolean {
+    try {
+      return mailIn(row)?.to === address;
+    } catch (error) {
+      logger.warn({ err: error, mail: row.id }, 'a mail that waits cannot be read');
+      return false;
+    }
+  }
+
   /** Sends a mail that this instance has claimed. Throws the mail server's error after it has scheduled the next try. */
   async function deliver(row: OutgoingMailRow): Promise<void> {
-    const mail = mailIn(row);
+    // Unknown for a mail that cannot be opened: its secret key may come back within the tries.
+    let lifetimeMs = Number.POSITIVE_INFINITY;
     try {
+      const mail = mailIn(row);
+      lifetimeMs = mail?.lifetimeMs ?? 0;
       if (mail !== undefined) await hand(renderMail(mail, language()), row.id);
     } catch (error) {
       const pause = RETRY_MS[row.attempts - 1];
-      const endsAt = row.created_at + (mail?.lifetimeMs ?? 0);
+      const endsAt = row.created_at + lifetimeMs;
       if (pause === undefined || clock.now() + pause >= endsAt) {
         logger.error({ err: error, mail: row.id, tries: row.attempts }, 'a mail was given up');
         await database.write([store.remove(row.id)]);
@@ -131,7 +144,7 @@ export function createMailPost(options: MailPostOptions): MailPost {
     wake,
     async forget(address) {
       for (const row of await store.list()) {
-        if (mailIn(row)?.to === address) await database.write([store.remove(row.id)]);
+        if (isFor(row, address)) await database.write([store.remove(row.id)]);
       }
       if (mailer === undefined) await outbox.forget(address);
     },
