@@ -119,7 +119,7 @@ export function createIngressCall(options: IngressCallOptions) {
     const admitted = await pipeline.admit(incoming, request.model, form.estimate);
     const { record } = admitted;
     const { format = eventFormat } = form;
-    const looked = useCache(cache, cacheTtlMs ?? admitted.plan.cacheTtlMs, { holder, head, body: bytes });
+    const looked = useCache(cache, cacheTtlMs ?? admitted.plan.cacheTtlMs, { holder, head, body: bytes, record });
     const cached = looked instanceof Promise ? await looked : looked;
     if (cached !== undefined) reply.header('x-cache', cached.hit === undefined ? 'miss' : 'hit');
     if (cached?.hit !== undefined) {

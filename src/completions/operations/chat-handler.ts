@@ -48,8 +48,7 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
       );
       const call = admitting instanceof Promise ? await admitting : admitting;
       const { record } = call;
-      const found = { holder, head, body: bytes };
-      const looked = useCache(cache, cacheTtlMs ?? call.plan.cacheTtlMs, found);
+      const looked = useCache(cache, cacheTtlMs ?? call.plan.cacheTtlMs, { holder, head, body: bytes, record });
       const cached = looked instanceof Promise ? await looked : looked;
       if (cached !== undefined) reply.header('x-cache', cached.hit === undefined ? 'miss' : 'hit');
       if (cached?.hit !== undefined) {

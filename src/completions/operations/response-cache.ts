@@ -3,6 +3,7 @@ import { type Clock, withinTime } from '../../platform/clock/clock.ts';
 import type { RequestHead } from '../../platform/http/surface.ts';
 import type { Logger } from '../../platform/log/logger.ts';
 import { callerName, type KeyHolder } from '../keys/admission.ts';
+import type { CallRecord } from '../routing/call-record.ts';
 
 /** Complete responses to equal requests of one caller, including streams. */
 export interface ResponseCache {
@@ -116,23 +117,45 @@ export interface CacheUse {
   keep(answer: Buffer): void;
 }
 
+interface CacheableCall {
+  readonly holder: KeyHolder;
+  readonly head: RequestHead;
+  readonly body: Buffer;
+  /** The names of what the request lost on its way are kept with the response; a hit gets them. */
+  readonly record: Pick<CallRecord, 'dropped'>;
+}
+
 /** Looks up the response to a call. Undefined if the call does not use the cache; then no key is computed. */
 export function useCache(
   cache: ResponseCache,
   ttlMs: number,
-  { holder, head, body }: { readonly holder: KeyHolder; readonly head: RequestHead; readonly body: Buffer },
+  { holder, head, body, record }: CacheableCall,
 ): CacheUse | undefined | Promise<CacheUse> {
   if (ttlMs <= 0) return undefined;
   const holderId = callerName(holder);
   const asked = VARYING.map((name) => head.headers[name] ?? '').join('\n');
-  const key = cache.keyOf(holderId, `${head.path}?${head.query}\n${asked}`, body);
-  const use = (hit: Buffer | undefined): CacheUse => ({
-    hit,
-    keep: (answer) => cache.put(holderId, key, answer, ttlMs),
+  const key = cache.keyOf(holderId, `${FORM}\n${head.path}?${head.query}\n${asked}`, body);
+  const use = (kept: Buffer | undefined): CacheUse => ({
+    hit: kept && answerOf(kept, record),
+    keep: (answer) => cache.put(holderId, key, keptForm(answer, record.dropped), ttlMs),
   });
   const own = cache.get(key);
   if (own !== undefined || cache.shared === undefined) return use(own);
-  return cache.shared.find([key]).then(([hit]) => use(hit));
+  return cache.shared.find([key]).then(([kept]) => use(kept));
+}
+
+/** The form of entries: a line of JSON with the dropped parameters, then the answer. Part of each key, since versions can share a store. */
+const FORM = '2';
+const LINE_END = 0x0a;
+
+function keptForm(answer: Buffer, dropped: readonly string[]): Buffer {
+  return Buffer.concat([Buffer.from(`${JSON.stringify(dropped)}\n`), answer]);
+}
+
+function answerOf(kept: Buffer, record: CacheableCall['record']): Buffer {
+  const end = kept.indexOf(LINE_END);
+  record.dropped = JSON.parse(kept.toString('utf8', 0, end)) as string[];
+  return kept.subarray(end + 1);
 }
 
 /** Keys of one request that other instances are asked for, the latest ones. */

@@ -223,6 +223,7 @@ test('streams, messages, responses and Gemini calls come from the cache as they 
   for (const [path, body, behaviour] of [
     ['/v1/chat/completions', { ...ask, model: 'lab/m', stream: true }, streams(words)],
     ['/v1/messages', { ...ask, model: 'claude/m', max_tokens: 9 }, answers(claude)],
+    ['/v1/chat/completions', { ...ask, model: 'claude/m', seed: 7, logit_bias: { 5: 1 } }, answers(claude)],
     ['/v1/messages', { ...ask, model: 'lab/m', max_tokens: 9, stream: true }, streams(words)],
     ['/v1/responses', { model: 'lab/m', input: 'Hi' }, answers(completionOf('Hi'))],
     ['/v1/responses', { model: 'lab/m', input: 'Hi', stream: true }, streams(words)],
@@ -231,7 +232,7 @@ test('streams, messages, responses and Gemini calls come from the cache as they 
   ] as const) {
     const call = (headers = {}) => post(path, body, { headers: { 'x-cache-ttl': '60', ...headers } });
     const before = upstream.requests.length;
-    if (path === '/v1/chat/completions') {
+    if ('stream' in body && path === '/v1/chat/completions') {
       upstream.script(broken);
       assert.doesNotMatch(await (await call()).text(), /DONE/);
       assert.equal(upstream.requests.length, before + 1);
@@ -244,9 +245,10 @@ test('streams, messages, responses and Gemini calls come from the cache as they 
     const again = await call();
     assert.equal(await again.text(), text, path);
     assert.deepEqual(
-      ['x-cache', 'content-type'].map((name) => again.headers.get(name)),
-      ['hit', first.headers.get('content-type')],
+      ['x-cache', 'content-type', 'x-dropped-params'].map((name) => again.headers.get(name)),
+      ['hit', first.headers.get('content-type'), first.headers.get('x-dropped-params')],
     );
+    assert.equal(first.headers.get('x-dropped-params'), 'seed' in body ? 'seed, logit_bias' : null, path);
     assert.equal(upstream.requests.length, before + 1, path);
     assert.equal(
       (await call({ 'anthropic-beta': 'other' })).headers.get('x-cache'),
@@ -255,7 +257,7 @@ test('streams, messages, responses and Gemini calls come from the cache as they 
     );
   }
   const { data } = await usage('outcome');
-  assert.equal(data.find(({ group }) => String(group) === 'cached')?.requests, 7);
+  assert.equal(data.find(({ group }) => String(group) === 'cached')?.requests, 8);
 });
 
 test('demo/echo can be told to be slow, to refuse and to break off', async (t) => {
