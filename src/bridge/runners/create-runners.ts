@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { Type } from 'typebox';
 import { Check } from 'typebox/value';
-import { pause, type Repeated, repeat, withinTime } from '../../platform/clock/clock.ts';
+import { pause, type Repeated, repeat } from '../../platform/clock/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { WakeUps } from '../../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
@@ -116,7 +116,7 @@ export function createRunners(options: RunnersOptions): Runners {
   /** A connection to the bridge of the runner: over the tunnel here, or over that of another instance. */
   async function tryOpen(runnerId: string): Promise<Duplex | undefined> {
     const tunnel = tunnels.get(runnerId);
-    if (tunnel !== undefined) return withinTime(clock, ANSWER_MS, tunnel.open(), () => undefined);
+    if (tunnel !== undefined) return tunnel.open();
     const { store, signatures, instance } = here();
     const row = await store.find(runnerId);
     if (signatures === undefined || row === undefined || row.instance === '' || row.instance === instance)
@@ -166,7 +166,7 @@ export function createRunners(options: RunnersOptions): Runners {
 
   function accept(channel: MessageChannel, _head: unknown, { runner, hello }: Connected): void {
     if (channel.bytes === undefined) throw new Error('a runner needs a WebSocket');
-    const tunnel = openTunnel(channel.bytes());
+    const tunnel = openTunnel(channel.bytes(), clock);
     const connection = makeId('con_');
     tunnels.get(runner.id)?.end();
     tunnels.set(runner.id, tunnel);
@@ -178,7 +178,6 @@ export function createRunners(options: RunnersOptions): Runners {
       connection,
       store,
       instance,
-      clock,
       logger,
       changed: changedHere,
     });

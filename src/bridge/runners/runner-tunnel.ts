@@ -55,17 +55,18 @@ const STREAM_WINDOW_BYTES = 1024 * 1024;
 const WINDOW_BYTES = 8 * 1024 * 1024;
 const MAX_STREAMS = 2_000;
 const PING_MS = 10_000;
+export const ANSWER_MS = 10_000;
 
 export interface Tunnel {
-  /** A connection to the bridge of the runner. */
+  /** A connection to the bridge of the runner. Rejects, and gives it up, when the runner does not answer in time. */
   open(): Promise<Duplex>;
   /** Rejects when the runner does not respond. */
-  ping(clock: Pick<Clock, 'after'>): Promise<void>;
+  ping(): Promise<void>;
   end(): void;
 }
 
 /** The end of the instance. */
-export function openTunnel(stream: Duplex): Tunnel {
+export function openTunnel(stream: Duplex, clock: Pick<Clock, 'after'>): Tunnel {
   const session: ClientHttp2Session = http2.connect('http://runner', {
     createConnection: () => stream,
     settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
@@ -74,17 +75,21 @@ export function openTunnel(stream: Duplex): Tunnel {
   session.on('error', () => undefined);
   session.once('connect', () => session.setLocalWindowSize(WINDOW_BYTES));
   return {
-    open: () =>
-      new Promise((resolve, reject) => {
-        const opened = session.request({ ':method': 'CONNECT', ':authority': 'runner' });
-        opened.on('error', reject);
-        opened.once('close', () => reject(new Error('the runner has closed the connection')));
-        opened.once('response', ({ ':status': status }) => {
-          if (status === 200) resolve(opened);
-          else opened.close();
-        });
-      }),
-    async ping(clock) {
+    open() {
+      const { promise, resolve, reject } = Promise.withResolvers<Duplex>();
+      const opened = session.request({ ':method': 'CONNECT', ':authority': 'runner' });
+      opened.on('error', reject);
+      opened.once('close', () => reject(new Error('the runner has closed the connection')));
+      opened.once('response', ({ ':status': status }) => {
+        if (status === 200) resolve(opened);
+        else opened.close();
+      });
+      return withinTime(clock, ANSWER_MS, promise, () => {
+        opened.close(http2.constants.NGHTTP2_CANCEL);
+        throw new Error('the runner does not open a connection');
+      });
+    },
+    async ping() {
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       session.ping((error) => (error === null ? resolve() : reject(error)));
       await withinTime(clock, PING_MS, promise, () => {
@@ -127,7 +132,6 @@ export function joinStreams(one: Duplex, other: Duplex): void {
   }
 }
 
-export const ANSWER_MS = 10_000;
 const MAX_AGENTS = 100;
 const NOTHING = { status: 0, answer: asObject(undefined) };
 
@@ -150,7 +154,6 @@ interface LookOptions extends Connected {
   readonly connection: string;
   readonly store: RunnerStore;
   readonly instance: string;
-  readonly clock: Pick<Clock, 'after'>;
   readonly logger: Logger;
   /** Called when the runner says something new. */
   changed(): void;
@@ -158,7 +161,7 @@ interface LookOptions extends Connected {
 
 /** Checks a runner that is connected here: whether it responds, which agents it has, and which of its turns no instance runs any more. */
 export function createLook(options: LookOptions): () => Promise<void> {
-  const { runner, hello, tunnel, connection, store, instance, clock, logger, changed } = options;
+  const { runner, hello, tunnel, connection, store, instance, logger, changed } = options;
   const { version, host, slots, start = '', process = '' } = hello;
   const token = authorizationOf(runnerToken(runner.key_hash, process));
   let isNoted = false;
@@ -204,7 +207,7 @@ export function createLook(options: LookOptions): () => Promise<void> {
   }
 
   return async function look() {
-    const isThere = await tunnel.ping(clock).then(
+    const isThere = await tunnel.ping().then(
       () => true,
       () => false,
     );
