@@ -45,7 +45,8 @@ test('B-89: sessions stay on their nodes when processes are killed and started a
   await b.stop('SIGKILL');
   const lost = await postRpc(edge.url, { jsonrpc: '2.0', id: 1, method: 'session.start', params: turn('s1') }, asMain);
   assert.equal(lost.status, 502);
-  assert.equal(lost.json.error?.data.code, 'TASK_FORWARD_FAILED');
+  // The link accepts the connection and then cuts it: before the call has left, or after.
+  assert.match(lost.json.error?.data.code ?? '', /^TASK_FORWARD_(FAILED|UNREACHABLE)$/);
   for (const sessionId of ['s4', 's5']) await client.call('session.start', turn(sessionId));
   const placed = sessionsOn(c).filter((session) => ['s4', 's5'].includes(session));
   const explained = await runProgram(
@@ -62,6 +63,7 @@ test('B-89: sessions stay on their nodes when processes are killed and started a
   const again = await startNodeProcess(t, { id: 'b', dataDirectory: b.dataDirectory });
   toB.setTarget(again.port);
   assert.equal((await call(edge.url, 'session.message', turn('s1', 'back'), asMain)).result?.success, true);
+  assert.equal(sessionsOn(again).filter((session) => session === 's1').length, 3, 'it has stayed there');
   assert.ok(placed.length > 0);
 });
 
