@@ -46,7 +46,7 @@ test('B-89: sessions stay on their nodes when processes are killed and started a
   const lost = await postRpc(edge.url, { jsonrpc: '2.0', id: 1, method: 'session.start', params: turn('s1') }, asMain);
   assert.equal(lost.status, 502);
   // The link accepts the connection and then cuts it: before the call has left, or after.
-  assert.match(lost.json.error?.data.code ?? '', /^TASK_FORWARD_(FAILED|UNREACHABLE)$/);
+  assert.match(String(lost.json.error?.data.code), /^TASK_FORWARD_(FAILED|UNREACHABLE)$/);
   for (const sessionId of ['s4', 's5']) await client.call('session.start', turn(sessionId));
   const placed = sessionsOn(c).filter((session) => ['s4', 's5'].includes(session));
   const explained = await runProgram(

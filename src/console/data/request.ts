@@ -3,6 +3,9 @@
 /** The path of the server behind a proxy, or empty. */
 export const BASE = document.querySelector<HTMLMetaElement>('meta[name=base]')?.content ?? '';
 
+/** For queries whose answers say when something was last used: every visit of their screen asks again. */
+export const ALWAYS_STALE = { staleTime: 0 } as const;
+
 /** A refusal of any service, or a connection that failed, in one shape. */
 export class Problem extends Error {
   readonly code: string;

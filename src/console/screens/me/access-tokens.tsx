@@ -2,6 +2,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import type { AccessToken, NewAccessToken } from '../../../accounts/contract/tokens.ts';
 import { createToken, listTokens, revokeToken } from '../../data/own-account.ts';
+import { ALWAYS_STALE } from '../../data/request.ts';
 import { ErrorBox, Field, Moment, Part, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, ShownOnce, useWork, WorkNotes } from '../../parts/work.tsx';
@@ -22,7 +23,7 @@ const DEFAULT_DAYS = 90;
 /** Tokens that programs use in the name of this person. */
 export function AccessTokens() {
   const queries = useQueryClient();
-  const tokens = useQuery({ queryKey: ['tokens'], queryFn: listTokens });
+  const tokens = useQuery({ queryKey: ['tokens'], queryFn: listTokens, ...ALWAYS_STALE });
   const work = useWork();
   const [made, setMade] = useState<string>();
   const [revoked, setRevoked] = useState<AccessToken>();

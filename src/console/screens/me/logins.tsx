@@ -9,7 +9,7 @@ import {
   listLogins,
   removeCredential,
 } from '../../data/own-account.ts';
-import { Problem } from '../../data/request.ts';
+import { ALWAYS_STALE, Problem } from '../../data/request.ts';
 import { ErrorBox, Field, Moment, Part, Since } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
@@ -17,7 +17,7 @@ import { Confirm, useWork, WorkNotes } from '../../parts/work.tsx';
 /** Where someone is logged in to this account. */
 export function Logins() {
   const queries = useQueryClient();
-  const logins = useQuery({ queryKey: ['logins'], queryFn: listLogins });
+  const logins = useQuery({ queryKey: ['logins'], queryFn: listLogins, ...ALWAYS_STALE });
   const work = useWork();
   const end = (action: () => Promise<void>) =>
     work.run(async () => {
@@ -72,7 +72,7 @@ function deviceName(userAgent: string): string {
 /** Passkeys and accounts elsewhere that log in to this one. They are shown after a fresh login only. */
 export function Passkeys() {
   const queries = useQueryClient();
-  const credentials = useQuery({ queryKey: ['credentials'], queryFn: listCredentials, retry: false });
+  const credentials = useQuery({ queryKey: ['credentials'], queryFn: listCredentials, retry: false, ...ALWAYS_STALE });
   const work = useWork();
   const [name, setName] = useState('');
   const [removed, setRemoved] = useState<Credential>();

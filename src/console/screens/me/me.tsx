@@ -3,7 +3,7 @@ import { type FormEvent, useState } from 'react';
 import { Link } from 'wouter';
 import { listKeys } from '../../data/completions.ts';
 import { changePassword, rename } from '../../data/own-account.ts';
-import { BASE, Problem } from '../../data/request.ts';
+import { ALWAYS_STALE, BASE, Problem } from '../../data/request.ts';
 import { BudgetBar } from '../../parts/budget-bar.tsx';
 import { Field, LogIn, Moment, Part } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
@@ -63,6 +63,7 @@ function OwnKeys() {
     queryKey: ['keys'],
     queryFn: listKeys,
     enabled: system.services.includes('completions'),
+    ...ALWAYS_STALE,
   });
   if (data.length === 0) return null;
   return (

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { Link } from 'wouter';
 import type { KeyInfo } from '../../../completions/contract/keys.ts';
 import { changeKey, createKey, listKeys, removeKey, rotateKey } from '../../data/completions.ts';
-import { BASE } from '../../data/request.ts';
+import { ALWAYS_STALE, BASE } from '../../data/request.ts';
 import { BudgetBar } from '../../parts/budget-bar.tsx';
 import { Dialog, ErrorBox, LogIn, Moment } from '../../parts/parts.tsx';
 import { countText, visible } from '../../parts/text.ts';
@@ -18,7 +18,7 @@ const GRACE_SECONDS = 3600;
 export default function Keys() {
   const { person } = useConsole();
   const queries = useQueryClient();
-  const keys = useQuery({ queryKey: ['keys'], queryFn: listKeys, enabled: person !== undefined });
+  const keys = useQuery({ queryKey: ['keys'], queryFn: listKeys, enabled: person !== undefined, ...ALWAYS_STALE });
   const work = useWork();
   const [made, setMade] = useState<string>();
   const [removed, setRemoved] = useState<KeyInfo>();
