@@ -112,6 +112,14 @@ export const PATH_MEMBERS: readonly string[] = [
   ...['from', 'to', 'grantRoot', 'paths'],
 ];
 
+/** The files that an input names. */
+export function pathsIn(input: unknown): readonly string[] {
+  const fields = asObject(input);
+  return PATH_MEMBERS.flatMap((name) => [fields[name]].flat()).filter(
+    (path): path is string => typeof path === 'string' && path !== '',
+  );
+}
+
 /** An input with the files that an agent names beside it, so that rules and people see them. */
 export function withPaths(input: unknown, paths: readonly string[]): unknown {
   const fields = isPlainObject(input) ? input : input === undefined || input === null ? {} : { input };

@@ -45,6 +45,17 @@ test('rules see the files that an ACP agent names beside the input, in the reque
   read({ sessionUpdate: 'tool_call', toolCallId: 'three', kind: 'edit', content: [...all, diff] });
   assert.equal(decided(asked({ toolCallId: 'three', content: [all[0]] }), denySecrets), 'deny', 'after 300 others');
   assert.equal(decided(asked({ toolCallId: 'three' }), denyEdits), 'deny');
+  // The path of an input that is too large to be kept, and no older input in its place.
+  const large = { file_path: '/work/.env', content: 'x'.repeat(2_000_000) };
+  read({ sessionUpdate: 'tool_call', toolCallId: 'four', kind: 'edit', rawInput: { file_path: '/work/src/a.ts' } });
+  read({ sessionUpdate: 'tool_call_update', toolCallId: 'four', rawInput: large });
+  assert.equal(decided(asked({ toolCallId: 'four' }), denySecrets), 'deny');
+  assert.equal(decided(asked({ toolCallId: 'four' }), allowSources), 'ask');
+  const allowStatus: PermissionRule = { command: ['git', 'status'], decision: 'allow' };
+  const update = { toolCallId: 'five', kind: 'execute', title: 'Terminal' };
+  read({ ...update, sessionUpdate: 'tool_call', rawInput: { command: 'git status' } });
+  read({ ...update, sessionUpdate: 'tool_call_update', rawInput: { command: `make ${'x'.repeat(2_000_000)}` } });
+  assert.equal(decided(asked({ toolCallId: 'five' }), allowStatus), 'ask');
   assert.equal(decided(asked({ toolCallId: 'unknown' }), denyEdits), 'ask');
   assert.deepEqual(asked({ toolCallId: 'unknown' }), {
     toolCallId: 'unknown',

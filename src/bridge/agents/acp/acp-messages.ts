@@ -14,7 +14,7 @@ import {
   tokenCount,
   withinBounds,
 } from '../agent-text.ts';
-import { pathsOf, readDiffs, readLocations, readPlan, withPaths } from '../file-changes.ts';
+import { pathsIn, pathsOf, readDiffs, readLocations, readPlan, withPaths } from '../file-changes.ts';
 import type { PromptPart } from '../prompt-content.ts';
 
 const UPDATE = 'session/update';
@@ -161,7 +161,7 @@ interface Told {
 const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'completed', 'failed']);
 /** An agent that calls more tools in one turn has the first ones forgotten. */
 const MAX_TOOL_CALLS = 1000;
-/** Larger inputs are not kept for a question that does not repeat them. */
+/** Of larger inputs, only the paths are kept for a question that does not repeat them: an older input is no longer true. */
 const MAX_KEPT_INPUT = 1024 * 1024;
 const MAX_PATHS = 10_000;
 
@@ -177,7 +177,7 @@ function createToolCalls(): ToolCalls {
       const isOver = call.status === 'completed' || call.status === 'failed';
       const told = {
         call,
-        input: keptInput(update) ?? before?.input,
+        input: keptInput(update, before?.input),
         paths: [...(before?.paths ?? []), ...pathsOf(update)],
       };
       toldCalls.delete(toolCallId);
@@ -204,9 +204,9 @@ function createToolCalls(): ToolCalls {
   };
 }
 
-function keptInput({ rawInput }: Fields): unknown {
-  if (rawInput === undefined || rawInput === null) return undefined;
-  return JSON.stringify(rawInput).length > MAX_KEPT_INPUT ? undefined : rawInput;
+function keptInput({ rawInput }: Fields, before: unknown): unknown {
+  if (rawInput === undefined || rawInput === null) return before;
+  return JSON.stringify(rawInput).length > MAX_KEPT_INPUT ? { paths: pathsIn(rawInput) } : rawInput;
 }
 
 function mergeToolCall(before: ToolCall | undefined, toolCallId: string, update: Fields): ToolCall {
