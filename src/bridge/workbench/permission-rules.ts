@@ -1,9 +1,10 @@
 import { lstat, readlink, realpath } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { basename, dirname, isAbsolute, join, normalize, relative, resolve } from 'node:path';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { PermissionOption, PermissionQuestion } from '../agents/agent-provider.ts';
-import { type PathPattern, readGlob } from '../agents/builtin/tools/walk-folder.ts';
-import { PATH_MEMBERS } from '../agents/file-changes.ts';
+import { MAX_PATTERN, type PathPattern, readGlob } from '../agents/builtin/tools/walk-folder.ts';
+import { PATH_MEMBERS, pathsIn } from '../agents/file-changes.ts';
 
 /** Decides about what it matches. Every condition that is given must hold; a rule without conditions matches all. */
 export interface PermissionRule {
@@ -31,6 +32,8 @@ export interface PermissionSubject {
   /** Where each of them leads when links are followed. Undefined: that is not known. */
   readonly realPaths: readonly (string | undefined)[];
   readonly folder: string;
+  /** The folders other than `folder` in which a command runs. */
+  readonly commandFolders: readonly string[];
 }
 
 /** What the call asked for; undefined when it said nothing. */
@@ -83,7 +86,8 @@ export function ruleBehind<Rule extends PermissionRule>(
 
 /** What a rule matches, for people. */
 export function ruleText({ kind, command, path }: PermissionRule): string {
-  return command?.join(' ') ?? path ?? kind ?? 'everything';
+  const conditions = [command?.join(' '), path].filter((one) => one !== undefined);
+  return conditions.length > 0 ? conditions.join(' ') : (kind ?? 'everything');
 }
 
 /** An allow must be certain: the whole command is understood, and every path fits a rule, also where links lead. */
@@ -114,21 +118,30 @@ function fitsKindAndCommand({ kind, command, isExact = false }: PermissionRule, 
 /** A deny is broad: the words may be anywhere in the command, also after another program or inside a script. */
 function denies(rule: PermissionRule, subject: PermissionSubject): boolean {
   const { kind, command, path, isExact = false } = rule;
-  const { paths, realPaths, words, bareWords, folder } = subject;
+  const { paths, realPaths, words, bareWords, folder, commandFolders } = subject;
   if (kind !== undefined && kind !== subject.kind) return false;
   const isHeld = (one: readonly string[]) => command === undefined || holds(one, command, isExact);
-  if (!isHeld(words) && !isHeld(bareWords)) return false;
+  // A remembered command has its quoted words whole, and its folder or input at its end.
+  if (!isHeld(words) && !isHeld(bareWords) && !isHeld(subject.command ?? [])) return false;
   if (path === undefined) return true;
+  if (areTooMany(paths)) return true;
   const fits = pathsOf(rule, folder);
   const isFitting = (one: string | undefined) => one !== undefined && fits(one);
+  const named = [...words, ...bareWords].flatMap(pathsOfWord);
   return (
-    [...paths, ...realPaths].some(isFitting) ||
-    [...words, ...bareWords].flatMap(pathsIn).some((one) => fits(resolve(folder, one)))
+    [...paths, ...realPaths, ...commandFolders].some(isFitting) ||
+    [folder, ...commandFolders].some((base) => named.some((one) => fits(fromHome(one) ?? resolve(base, one))))
   );
 }
 
+/** What a shell makes of `~/.ssh`. Agents write home folders like this, and rules have their whole paths. */
+function fromHome(path: string): string | undefined {
+  const [, rest] = /^~(?:\/(.*))?$/s.exec(path) ?? [path];
+  return path === '~' || rest !== undefined ? join(homedir(), rest ?? '') : undefined;
+}
+
 /** Paths stand in arguments such as `--file=.env` and `@.env`, too. */
-function pathsIn(word: string): readonly string[] {
+function pathsOfWord(word: string): readonly string[] {
   const pieces = word.split(/[=:@,]/).filter(Boolean);
   return pieces.length === 1 && pieces[0] === word ? pieces : [word, ...pieces];
 }
@@ -203,20 +216,26 @@ const SHELL_FLAG = /^-l?c$/;
 const PLAIN_COMMAND = /^(?:[\w@%+=:,./ -]|'[^'\n]*'|"[^"$`\\!\n]*")+$/;
 const PLAIN_WORD = /(?:[\w@%+=:,./-]+|'[^']*'|"[^"]*")+/g;
 const ASSIGNMENT = /^\w+=/;
+const HOME_VARIABLE = /\$(?:HOME\b|\{HOME\})/g;
 const BETWEEN_WORDS = /[\s;&|<>()`$'"{}\\]+/;
 const MAX_COMMAND_LENGTH = 32 * 1024;
 
 /** Reads commands and paths from the input of a question. Agents use different members for them. */
 export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder: string): PermissionSubject {
   const fields: Fields = typeof input === 'object' && input !== null && !Array.isArray(input) ? (input as Fields) : {};
-  const paths = [...new Set(pathsNamedIn(fields).map((path) => resolve(folder, path)))];
+  const named = pathsIn(fields).flatMap((path) => [resolve(folder, path), fromHome(path) ?? []].flat());
+  const paths = [...new Set(named)];
   const given = commandOf(fields);
   const command = given ?? (toolKind === 'execute' ? title : undefined);
-  const parts = command === undefined ? [] : [command].flat();
+  const parts = command === undefined ? [] : [command].flat().map((part) => part.replaceAll(HOME_VARIABLE, '~'));
   const plain = command === undefined ? undefined : plainWords(command);
-  // Where the title stands for a tool, such as one of an MCP server, what it is called with belongs to the command.
-  const isTool = given === undefined && Object.keys(fields).length > 0;
-  const rest = isTool ? [JSON.stringify(fields)] : foldersNamedIn(fields, folder);
+  // Where the title stands for a tool, such as one of an MCP server, or a tool has commands of its own, what it is called with
+  // belongs to the command.
+  const hasOwn = given === undefined || (toolKind !== 'execute' && paths.length === 0);
+  const isTool = hasOwn && Object.keys(fields).length > 0;
+  const commandFolders = foldersNamedIn(fields, folder);
+  // The same words are another command in another folder.
+  const rest = isTool ? [JSON.stringify(fields)] : commandFolders.map((path) => `(in ${path})`);
   return {
     kind: toolKind,
     command: plain && [...plain, ...rest],
@@ -225,34 +244,60 @@ export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder
     paths,
     realPaths: paths,
     folder,
+    commandFolders,
   };
 }
 
-/** The same words are another command in another folder. */
 function foldersNamedIn(fields: Fields, folder: string): readonly string[] {
   const named = ['cwd', 'workdir', 'working_directory'].flatMap((name) => textsOf(fields[name]));
-  return named.map((path) => resolve(folder, path)).flatMap((path) => (path === folder ? [] : [`(in ${path})`]));
-}
-
-function pathsNamedIn(fields: Fields): readonly string[] {
-  return PATH_MEMBERS.flatMap((name) => textsOf(fields[name]));
+  return named.map((path) => resolve(folder, path)).filter((path) => path !== folder);
 }
 
 function wordsOf(parts: readonly string[]): readonly string[] {
   return parts.flatMap((part) => part.split(BETWEEN_WORDS)).filter(Boolean);
 }
 
-/** More paths than this are not looked at one by one: then no rule can allow them. */
-const MAX_FOLLOWED_PATHS = 256;
+/** More paths than this are not looked at one by one: then no rule can allow them, and each that denies a path denies them. */
+const MAX_FOLLOWED_PATHS = 10_000;
+const FOLLOWED_AT_ONCE = 256;
 const MAX_LINKS = 40;
+
+function areTooMany(paths: readonly string[]): boolean {
+  return paths.length > MAX_FOLLOWED_PATHS;
+}
 
 /** Finds out where the paths of a subject lead. */
 export async function followLinks(subject: PermissionSubject): Promise<PermissionSubject> {
   const { paths } = subject;
-  const isTooMany = paths.length > MAX_FOLLOWED_PATHS;
-  const followed = paths.map((path) => (isTooMany ? undefined : realPathOf(path)));
-  return { ...subject, realPaths: await Promise.all(followed) };
+  if (areTooMany(paths)) return { ...subject, realPaths: paths.map(() => undefined) };
+  const realPaths: (string | undefined)[] = [];
+  for (let at = 0; at < paths.length; at += FOLLOWED_AT_ONCE) {
+    const some = paths.slice(at, at + FOLLOWED_AT_ONCE);
+    realPaths.push(...(await Promise.all(some.map((path) => realPathOf(path)))));
+  }
+  return { ...subject, realPaths };
 }
+
+/** A deny counts also for where the folder that it names leads: `/var/run/docker.sock` is `/run/docker.sock`. */
+export async function withRealFolders<Rule extends PermissionRule>(
+  rules: readonly Rule[],
+  folder: string,
+): Promise<readonly Rule[]> {
+  const followed = rules.map(async (rule) => {
+    if (rule.decision !== 'deny' || rule.path === undefined || rule.isExact === true) return [rule];
+    const { base, pattern } = patternFrom(rule.path, folder);
+    const names = pattern.split('/');
+    const first = names.findIndex((name) => name.search(GLOB_CHARACTERS) !== -1);
+    const plain = first === -1 ? names : names.slice(0, first);
+    const named = join(base ?? '/', ...plain);
+    const real = (await realPathOf(named)) ?? named;
+    const path = [real.replaceAll(GLOB_CHARACTERS, '?'), ...names.slice(plain.length)].join('/');
+    return real === named || path.length > MAX_PATTERN ? [rule] : [rule, { ...rule, path }];
+  });
+  return (await Promise.all(followed)).flat();
+}
+
+const GLOB_CHARACTERS = /[*?[\]{}\\]/g;
 
 /** The real path of what exists of a path, and the rest as it stands. Undefined: it cannot be found out. */
 async function realPathOf(path: string, links = 0): Promise<string | undefined> {
@@ -274,10 +319,17 @@ async function realPathOf(path: string, links = 0): Promise<string | undefined> 
   }
 }
 
+/** A command with all of its arguments: with others, it would be another one. */
 function commandOf({ command, cmd, args }: Fields): string | readonly string[] | undefined {
   const given = command ?? cmd;
-  if (typeof given === 'string') return Array.isArray(args) ? [given, ...textsOf(args)] : given;
-  return Array.isArray(given) && given.every((word) => typeof word === 'string') ? given : undefined;
+  if (typeof given !== 'string' && !Array.isArray(given)) return undefined;
+  if (args === undefined || args === null) return typeof given === 'string' ? given : given.map(wordOf);
+  if (typeof given === 'string' && typeof args === 'string') return `${given} ${args}`;
+  return [given, args].flat().map(wordOf);
+}
+
+function wordOf(word: unknown): string {
+  return typeof word === 'string' ? word : JSON.stringify(word);
 }
 
 /** The words of a command that no shell would interpret; undefined when one might. */
@@ -311,15 +363,21 @@ export function optionFor(
 
 /** Returns the rules that remember an answer: for exactly this command, or exactly these paths. Empty if there is neither. */
 export function rulesFrom(subject: PermissionSubject, decision: 'allow' | 'deny'): readonly PermissionRule[] {
-  const { kind, command, words, paths, realPaths } = subject;
+  const { kind, command, words, paths } = subject;
   const exact = { kind, isExact: true, decision };
-  if (command !== undefined) return [{ ...exact, command }];
+  if (command !== undefined) return withPaths({ ...exact, command }, subject);
   // What a shell interprets is never allowed by a rule, but it can be denied.
   if (words.length > 0) return decision === 'deny' ? [{ ...exact, command: words }] : [];
-  if (decision === 'deny') {
+  return paths.length === 0 ? [] : withPaths(exact, subject);
+}
+
+/** A rule for each path of a subject. */
+function withPaths(rule: PermissionRule, { paths, realPaths }: PermissionSubject): readonly PermissionRule[] {
+  if (paths.length === 0) return [rule];
+  if (rule.decision === 'deny') {
     const all = new Set([...paths, ...realPaths].filter((path) => path !== undefined));
-    return [...all].map((path) => ({ ...exact, path }));
+    return [...all].map((path) => ({ ...rule, path }));
   }
   // A link may lead elsewhere by the time that the rule counts.
-  return paths.every((path, index) => realPaths[index] === path) ? paths.map((path) => ({ ...exact, path })) : [];
+  return paths.every((path, index) => realPaths[index] === path) ? paths.map((path) => ({ ...rule, path })) : [];
 }

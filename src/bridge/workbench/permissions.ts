@@ -35,6 +35,7 @@ import {
   type PermissionRule,
   ruleBehind,
   subjectOf,
+  withRealFolders,
 } from './permission-rules.ts';
 
 /** Answers the questions of agents: by rules, by what the call asked for, or by asking people. */
@@ -181,7 +182,8 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
 
   async function rulesOf({ owner, sessionKey, folder }: AskingTurn): Promise<readonly NamedRule[]> {
     const stored = await store.rulesFor(owner, sessionKey, folder, clock.now());
-    return [...rules, ...stored.map((row) => ({ ...toRule(row), ruleId: row.id }))];
+    const all: readonly NamedRule[] = [...rules, ...stored.map((row) => ({ ...toRule(row), ruleId: row.id }))];
+    return withRealFolders(all, folder);
   }
 
   async function answerQuestion(turn: AskingTurn, ...[question, signal, notify]: Parameters<AskPermission>) {

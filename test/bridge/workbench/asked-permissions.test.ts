@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, realpath, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { PermissionQuestion } from '../../../src/bridge/agents/agent-provider.ts';
 import type { Permission } from '../../../src/bridge/contract/workbench.ts';
@@ -104,6 +107,20 @@ describe('questions of turns on sqlite', () => {
     );
     assert.equal(turnOf({ setting: undefined }).asks, false);
     await permissions.stop();
+  });
+
+  test('hostile: a rule for a folder that is a link counts for where it leads', async () => {
+    const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-rules-')));
+    await symlink(folder, join(folder, 'link'));
+    const { permissions, turnOf } = await open({
+      permission_rules: [ruleFor({ path: join(folder, 'link/secrets/**') }, 'deny')],
+    });
+    const input = { path: join(folder, 'secrets/key') };
+    const turn = turnOf({ setting: 'allow' });
+    assert.equal((await turn.ask({ ...QUESTION, toolKind: 'edit', input }, never)).optionId, 'no');
+    assert.equal((await turn.deniedPaths(['read'], folder))?.(input.path), true);
+    await permissions.stop();
+    await rm(folder, { recursive: true });
   });
 
   test('new rules and a new time count from the next question on', async () => {

@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import {
   decide,
+  deniedPaths,
   followLinks,
   type PermissionRule,
   rulesFrom,
   subjectOf,
+  withRealFolders,
 } from '../../../src/bridge/workbench/permission-rules.ts';
 
 const FOLDER = '/work/project';
@@ -205,6 +207,17 @@ test('hostile: a deny for paths holds in hidden folders, in any case, for the fo
     [run('tar --file=.env'), denySecrets],
     [run('dd if=.env of=x'), denySecrets],
     [run('cat ".e"nv'), denySecrets],
+    [edit('keys/id_rsa'), { path: '**/{.env,{id_rsa,id_dsa}}', decision: 'deny' }],
+    // Where a command runs, and what a shell makes of a home folder.
+    [about('execute', { command: 'cat key', cwd: 'secrets' }), denyFolder],
+    [
+      about('execute', { command: 'cat secrets/key', cwd: '/work/project/deep' }),
+      { path: 'deep/secrets/**', decision: 'deny' },
+    ],
+    [run('cat ~/.ssh/id'), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
+    [run('cat "$HOME/.ssh/id"'), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
+    [run(`cat "\${HOME}"/.ssh/id`), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
+    [about('read', { path: '~/.ssh/id' }), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
   ] as const) {
     assert.equal(decide(subject, [rule], 'allow'), 'deny', JSON.stringify([subject, rule]));
   }
@@ -268,9 +281,14 @@ test('hostile: rules look where links lead', async () => {
     await rm(join(folder, 'src/plain.ts'));
     await symlink('../.env', join(folder, 'src/plain.ts'));
     assert.equal(decide(await of('src/plain.ts'), kept, 'ask'), 'ask');
-    const many = { paths: Array.from({ length: 1000 }, (_, index) => `src/${index}`) };
-    const asked = subjectOf({ toolCallId: 't', title: '', toolKind: 'edit', input: many, options: [] }, folder);
-    assert.equal(decide(await followLinks(asked), [allowSources], 'ask'), 'ask', 'more than can be looked at');
+    const many = (length: number) => {
+      const paths = [...Array.from({ length }, (_, index) => `src/${index}`), 'src/notes.txt'];
+      return subjectOf({ toolCallId: 't', title: '', toolKind: 'edit', input: { paths }, options: [] }, folder);
+    };
+    assert.equal(decide(await followLinks(many(300)), [denySecrets], 'allow'), 'deny', 'a link after 300 files');
+    const tooMany = await followLinks(many(10_000));
+    assert.equal(decide(tooMany, [allowSources], 'ask'), 'ask', 'more than can be looked at');
+    assert.equal(decide(tooMany, [denySecrets], 'allow'), 'deny', 'more than can be looked at');
   } finally {
     await rm(folder, { recursive: true });
   }
@@ -305,4 +323,59 @@ test('hostile: an answer about a command in one folder is not remembered for the
   assert.equal(decide(inside('/elsewhere'), [here], 'ask'), 'ask');
   // The first words of a rule of the operator count in every folder.
   assert.equal(decide(test('vendor/x'), [{ command: ['npm', 'test'], decision: 'allow' }], 'ask'), 'allow');
+});
+
+test('hostile: a remembered no counts again for the same command, however its words are written, its folder and its input', () => {
+  for (const subject of [
+    run('git commit -m "two words"'),
+    run(['git', 'commit', '-m', 'two words']),
+    run(`git log --format='%h; %s'`),
+    about('execute', { command: 'git push', cwd: '/elsewhere' }),
+    about('execute', { path: 'build' }, 'files: delete_file'),
+    about('other', { command: 'delete', id: 1 }),
+  ]) {
+    const remembered = rulesFrom(subject, 'deny');
+    assert.equal(decide(subject, remembered, 'ask'), 'deny', JSON.stringify(subject));
+    assert.equal(decide(run('git status'), remembered, 'ask'), 'ask', JSON.stringify(subject));
+  }
+});
+
+test('hostile: an answer about a command is remembered with all of its arguments, and for its paths', () => {
+  const remembers = (allowed: object, other: object, kind = 'execute') => {
+    const rules = rulesFrom(about(kind, allowed), 'allow');
+    assert.equal(decide(about(kind, allowed), rules, 'ask'), 'allow', JSON.stringify(allowed));
+    assert.equal(decide(about(kind, other), rules, 'ask'), 'ask', JSON.stringify(other));
+  };
+  remembers({ command: 'kill', args: [1] }, { command: 'kill', args: [2] });
+  remembers({ command: 'kill' }, { command: 'kill', args: '-9 1' });
+  remembers({ command: ['npm'] }, { command: ['npm'], args: ['publish'] });
+  remembers({ command: 'rm', args: ['', 'a'] }, { command: 'rm', args: ['a'] });
+  // Tools with commands of their own.
+  remembers({ command: 'create', path: 'a' }, { command: 'create', path: 'b' }, 'edit');
+  remembers({ command: 'delete', id: 1 }, { command: 'delete', id: 2 }, 'other');
+  const denyPublish: PermissionRule = { command: ['npm', 'publish'], decision: 'deny' };
+  for (const args of ['publish', ['publish'], ['--tag', 1, 'publish']]) {
+    assert.equal(decide(about('execute', { command: ['npm'], args }), [denyPublish], 'allow'), 'deny', `${args}`);
+    assert.equal(decide(about('execute', { command: 'npm', args }), [denyPublish], 'allow'), 'deny', `${args}`);
+  }
+});
+
+test('hostile: a deny for a folder that is reached through a link counts for where the link leads', async () => {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'trestle-links-')));
+  try {
+    await mkdir(join(folder, 'real/[x]/project'), { recursive: true });
+    await symlink('real/[x]', join(folder, 'home'));
+    const project = join(folder, 'real/[x]/project');
+    const of = (path: string) =>
+      followLinks(subjectOf({ toolCallId: 't', title: '', toolKind: 'edit', input: { path }, options: [] }, project));
+    for (const path of ['project/secrets/**', 'project/secrets/key', 'project/{a,secrets}/*', 'project/']) {
+      const rule: PermissionRule = { path: `${folder}/home/${path}`, decision: 'deny' };
+      const rules = await withRealFolders([rule], project);
+      assert.equal(decide(await of('secrets/key'), rules, 'allow'), 'deny', path);
+      assert.equal(decide(await of('/work/key'), rules, 'allow'), 'allow', path);
+      assert.equal(deniedPaths(rules, ['read'], project)?.(join(project, 'secrets/key')), true, path);
+    }
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 });

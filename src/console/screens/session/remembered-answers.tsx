@@ -64,7 +64,8 @@ export function RememberedAnswers({ session, onClose }: RememberedAnswersProps) 
 const isRuleOf = (rule: StoredRule, { sessionId, folder }: Summary) =>
   rule.scope === 'session' ? rule.sessionId === sessionId : rule.folder === folder;
 
-const matched = ({ when: { command, path, kind } }: StoredRule) => command?.join(' ') ?? path ?? kind;
+const matched = ({ when: { command, path, kind } }: StoredRule) =>
+  [command?.join(' ') ?? '', path ?? ''].filter(Boolean).join(' ') || kind;
 
 function RuleLine({ rule }: { readonly rule: StoredRule }) {
   const { decision, scope, sessionId, folder, createdBy, expiresAt } = rule;

@@ -151,7 +151,7 @@ export function unreadable(error: unknown): undefined {
 /** A pattern for paths with "/" between their names. */
 export type PathPattern = (path: string) => boolean;
 
-const MAX_PATTERN = 500;
+export const MAX_PATTERN = 500;
 const MAX_ALTERNATIVES = 64;
 
 type Token = 'any' | 'star' | { readonly characters: string; readonly isNegated: boolean };
@@ -178,10 +178,11 @@ function expandBraces(glob: string): readonly string[] | undefined {
   while (open.length > 0) {
     if (open.length + done.length > MAX_ALTERNATIVES) return undefined;
     const next = open.pop() ?? '';
-    const start = next.indexOf('{');
     const end = next.indexOf('}');
-    const inside = start === -1 ? '' : next.slice(start + 1, Math.max(start + 1, end));
-    if (!inside.includes(',') || inside.includes('{')) done.push(next);
+    // The innermost first: `{a,{b,c}}` becomes `{a,b}` and `{a,c}`.
+    const start = end === -1 ? -1 : next.lastIndexOf('{', end);
+    const inside = start === -1 ? '' : next.slice(start + 1, end);
+    if (!inside.includes(',')) done.push(next);
     else for (const part of inside.split(',')) open.push(next.slice(0, start) + part + next.slice(end + 1));
   }
   return done;
