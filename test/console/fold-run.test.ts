@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { foldRuns } from '../../src/console/live/fold-run.ts';
+import { foldRuns, isCutRun } from '../../src/console/live/fold-run.ts';
 
 type Update = Parameters<typeof foldRuns>[0][number];
 
@@ -60,4 +60,15 @@ test('speeches of one speaker are told apart, and turns without a run are none',
     run?.parts.map(({ output }) => output),
     ['one', 'two'],
   );
+});
+
+test('a run whose texts are stored whole is known from one with only their beginnings', () => {
+  const stepsOf = (length: number) => [{ prompt: 'short' }, { prompt: 'x'.repeat(length) }];
+  assert.equal(isCutRun('a task', stepsOf(1000)), false);
+  // As the server cuts them, before half of a character too.
+  assert.deepEqual(
+    [1023, 1024].map((length) => isCutRun('a task', stepsOf(length))),
+    [true, true],
+  );
+  assert.equal(isCutRun('x'.repeat(16_384), stepsOf(0)), true);
 });

@@ -271,3 +271,38 @@ test('a disk that is full: the page says so, keeps what was written, and goes on
   await until('the message to be answered', async () => (await sent()).includes('completed'));
   assert.deepEqual(await sent(), ['completed'], 'once');
 });
+
+test('a page of a list that is refused is not asked for again and again, and a question that is put again is asked again', async (t) => {
+  const program = await startProgram(t);
+  const { page } = await openPage(t, 'about:blank');
+  let asked = 0;
+  const counts = { needsYou: 0, running: 0, waiting: 0, idle: 0 };
+  await page.route('**/api/bridge/sessions?*limit=200*', async (route) => {
+    if (!route.request().url().includes('cursor=')) {
+      await route.fulfill({ json: { sessions: [], counts, nextCursor: 'next' } });
+      return;
+    }
+    asked += 1;
+    await route.fulfill({ status: 400, json: { error: 'invalid_request', message: 'Not this page.', requestId: 'r' } });
+  });
+  await page.goto(`${program.url}/console?search=x`);
+  await page.getByRole('alert').getByText('Not this page.').waitFor();
+  await page.waitForTimeout(1000);
+  // Once more where the list is read again because sessions may have changed.
+  assert.ok(asked < 5, `${asked} requests`);
+
+  const node = { id: 'gpu', role: 'worker', zone: '', endpoint: '', capabilities: [], next_hop: 'gpu', state: 'up' };
+  const nodes = { local_node_id: 'here', hop_limit: 2, default_action: 'local', nodes: [node] };
+  await page.route('**/api/bridge/nodes', (route) => route.fulfill({ json: nodes }));
+  let explained = 0;
+  await page.route('**/api/bridge/nodes/explain?*', async (route) => {
+    explained += 1;
+    await route.fulfill({ json: { action: 'local', reason: `reason ${explained}`, candidates: [] } });
+  });
+  await page.goto(`${program.url}/console/system`);
+  const shown = page.getByRole('region', { name: 'Nodes' });
+  for (const reason of ['reason 1', 'reason 2']) {
+    await shown.getByRole('button', { name: 'Ask' }).click();
+    await shown.getByRole('status').getByText(reason).waitFor();
+  }
+});

@@ -35,6 +35,15 @@ export interface Run {
   readonly parts: readonly RunPart[];
 }
 
+/** The longest task and prompt of a step that are stored whole. */
+const MAX_TASK = 16_384;
+const MAX_PROMPT = 1024;
+
+/** Whether of the task of a run, or of a prompt, maybe only the beginning is stored. A character of two units is not cut apart. */
+export function isCutRun(task: string, steps: readonly Pick<RunStep, 'prompt'>[]): boolean {
+  return task.length >= MAX_TASK - 1 || steps.some(({ prompt }) => prompt.length >= MAX_PROMPT - 1);
+}
+
 /** The kinds of updates that a run is drawn from. */
 export const RUN_KINDS: readonly string[] = [
   'multi_agent_started',

@@ -45,6 +45,8 @@ export function BarChart({ label, axis, series, valueText }: ChartProps) {
     series.flatMap(({ values, hrefOf }) => ((values[place] ?? 0) === 0 ? [] : (hrefOf?.(name) ?? []))),
   );
   function onKeyDown(event: KeyboardEvent<SVGSVGElement>): void {
+    // With another key, it is one of the browser: Alt and ← goes back.
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
     const links = [...event.currentTarget.querySelectorAll<SVGAElement>('a')];
     const next = linkAfter(event.key, links.indexOf(event.target as SVGAElement), links.length);
     if (next === undefined) return;

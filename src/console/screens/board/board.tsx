@@ -64,10 +64,11 @@ export default function Board() {
   const sessions = data?.pages.flatMap((page) => page.sessions) ?? [];
   const isFiltered = search !== '' || owner !== '' || agent !== '' || folder !== '' || state !== undefined;
   const isEmpty = data !== undefined && sessions.length === 0 && !hasNextPage;
-  // A page may have nothing that the filters let through, and one after it something.
+  // A page may have nothing that the filters let through, and one after it something. One that is refused is not asked for again.
+  const isSearching = sessions.length === 0 && hasNextPage && !isFetching && error === null;
   useEffect(() => {
-    if (sessions.length === 0 && hasNextPage && !isFetching) void fetchNextPage();
-  }, [sessions.length, hasNextPage, isFetching, fetchNextPage]);
+    if (isSearching) void fetchNextPage();
+  }, [isSearching, fetchNextPage]);
   return (
     <>
       <header className="bar">

@@ -3,6 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
+import { isCutRun } from '../../live/fold-run.ts';
 import { AgentField, ErrorBox, TaskField } from '../../parts/parts.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { FolderField, isFolderRefused, PermissionField } from '../board/new-session.tsx';
@@ -50,6 +51,11 @@ export default function NewRun() {
       <h1>New run</h1>
       <ErrorBox error={before.error} />
       {before.data === null ? <p className="quiet">The steps of that run are not stored any more.</p> : null}
+      {before.data && isCutRun(before.data.task, before.data.steps) ? (
+        <p className="notice" role="status">
+          Of long texts, only the beginning is stored: complete the task and the prompts before you start.
+        </p>
+      ) : null}
       <RunForm before={before.data ?? undefined} />
     </section>
   );

@@ -18,6 +18,7 @@ import {
   type PermissionChoice,
   permissionChoice,
 } from '../../data/permission-choice.ts';
+import { teamOfOwner } from '../../data/teams.ts';
 import { codeOf, ErrorBox, NotSentYet } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import { useShortcuts } from '../../shell/shortcuts.ts';
@@ -199,11 +200,13 @@ const LOST = 'SESSION_CONTINUATION_UNAVAILABLE';
 
 /** What a session that takes the place of a lost one begins with. */
 function startQuery(view: SessionView | undefined, prompt: string): URLSearchParams {
-  const { providerId = '', folder = '' } = view?.session ?? {};
+  const { providerId = '', folder = '', owner = '' } = view?.session ?? {};
+  const team = teamOfOwner(owner);
   return new URLSearchParams({
     prompt,
     ...(providerId !== '' && { agent: providerId }),
     ...(folder !== '' && { folder }),
+    ...(team !== undefined && { team }),
   });
 }
 

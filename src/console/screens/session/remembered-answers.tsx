@@ -19,7 +19,8 @@ export function RememberedAnswers({ session, onClose }: RememberedAnswersProps) 
   const queries = useQueryClient();
   const work = useWork();
   const [showsAll, setShowsAll] = useState(false);
-  const { data, error } = useQuery({ queryKey: ['rules', owner], queryFn: () => listRules(owner) });
+  // An answer that was just given is among them.
+  const { data, error } = useQuery({ queryKey: ['rules', owner], queryFn: () => listRules(owner), staleTime: 0 });
   const here = (data ?? []).filter((rule) => isRuleOf(rule, session));
   const shown = showsAll ? (data ?? []) : here;
   const others = (data ?? []).length - here.length;

@@ -131,7 +131,7 @@ export const SessionHeader = memo(function SessionHeader(props: SessionHeaderPro
           <a href={exportAddress(name, 'json')} download={`${name.sessionId}.json`}>
             Export as JSON
           </a>
-          <CopyButton label="Copy link" text={location.href} />
+          <CopyButton label="Copy link" text={() => Promise.resolve(location.href)} />
           <CopyCurl path={sessionPath(name)} />
           <button type="button" onClick={() => setOnPhone(true)}>
             Follow on a phone …

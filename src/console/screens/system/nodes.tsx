@@ -70,17 +70,23 @@ const ACTIONS = {
 function WhereTo() {
   const [method, setMethod] = useState('session.start');
   const [session, setSession] = useState('');
-  const [asked, setAsked] = useState<{ readonly method: string; readonly sessionId?: string }>();
+  // Asked again, the same call may go elsewhere: a node may be down by then.
+  const [asked, setAsked] = useState<{
+    readonly call: { method: string; sessionId?: string };
+    readonly count: number;
+  }>();
   const { data, error, isFetching } = useQuery({
     queryKey: ['system', 'where to', asked],
-    queryFn: () => explainForward(asked ?? { method }),
+    queryFn: () => explainForward(asked?.call ?? { method }),
     enabled: asked !== undefined,
     retry: false,
     gcTime: 0,
   });
   function submit(event: FormEvent): void {
     event.preventDefault();
-    setAsked({ method: method.trim(), ...(session.trim() !== '' && { sessionId: session.trim() }) });
+    const sessionId = session.trim();
+    const call = { method: method.trim(), ...(sessionId !== '' && { sessionId }) };
+    setAsked({ call, count: (asked?.count ?? 0) + 1 });
   }
   return (
     <>
