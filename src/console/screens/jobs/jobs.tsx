@@ -101,7 +101,7 @@ function Statistics() {
   if (data === undefined || data.summary.total === 0) return null;
   const { oldestPendingMs, averageDurationMs } = data;
   return (
-    <p className="quiet more" role="status">
+    <p className="quiet more">
       {[
         oldestPendingMs === 0 ? 'No job waits' : `The oldest waiting job waits for ${spanText(oldestPendingMs)}`,
         averageDurationMs === 0 ? '' : `jobs run for ${spanText(averageDurationMs)} on average`,
