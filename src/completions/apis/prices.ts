@@ -163,14 +163,14 @@ export function usdOfRate(pico: number): number {
  * Fields that a caller may send to have an answer sooner, or made in one country, for more money. Tables of prices do not have these
  * prices, and they differ from model to model: the highest one counts, so that a budget holds.
  */
-const DEARER: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+const DEARER: Readonly<Record<string, ReadonlyMap<string, number>>> = {
   // OpenAI: 1.7 to 2.5 times the price.
-  service_tier: { priority: 2.5 },
+  service_tier: new Map([['priority', 2.5]]),
   // Google and Bedrock have the same service, for up to twice the price.
-  serviceTier: { priority: 2 },
+  serviceTier: new Map([['priority', 2]]),
   // Claude's fast mode: twice or six times.
-  speed: { fast: 6 },
-  inference_geo: { us: 1.1 },
+  speed: new Map([['fast', 6]]),
+  inference_geo: new Map([['us', 1.1]]),
 };
 
 /** Returns the fields of a request that make its tokens dearer; undefined if there are none, which is usual. */
@@ -181,7 +181,7 @@ export function dearerFields(request: object): DearerFields | undefined {
     const value = given[name];
     // Bedrock has an object with a type.
     const asked = typeof value === 'object' && value !== null && 'type' in value ? value.type : value;
-    const factor = typeof asked === 'string' ? DEARER[name]?.[asked.toLowerCase()] : undefined;
+    const factor = typeof asked === 'string' ? DEARER[name]?.get(asked.toLowerCase()) : undefined;
     if (factor === undefined) continue;
     found ??= {};
     found[name] = factor;

@@ -96,6 +96,19 @@ test('an answer that is to come sooner is charged at the highest price for it, a
   assert.equal((await post('/v1/chat/completions', ask, { headers: as(key) })).status, 200);
 });
 
+test('a field for faster answers with the name of a member of all objects costs nothing more', async (t) => {
+  const { upstream, post, as, costs } = await start(t);
+  const usage = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 };
+  upstream.script(answers(completionOf('Hi', { usage })));
+  const ask = { model: 'lab/tokens', max_tokens: 7, messages: [{ role: 'user', content: 'Hello' }] };
+  for (const name of ['constructor', '__proto__']) {
+    const given = { ...ask, service_tier: name, serviceTier: { type: name }, speed: name, inference_geo: name };
+    const answered = await post('/v1/chat/completions', given, { headers: as(MASTER) });
+    assert.equal(answered.headers.get('x-cost-usd'), '0.000025');
+    assert.equal(await costs(answered), 0.000025);
+  }
+});
+
 test('answers that a model spoilt are charged, with each try', async (t) => {
   const { upstream, post, as, costs } = await start(t);
   const usageMetadata = { promptTokenCount: 11, candidatesTokenCount: 7 };
