@@ -266,7 +266,7 @@ export function createChunkScreen(
 
   function read(out: ChatChunk[], { index, delta, finish_reason: reason, ...others }: Choice): void {
     const held = heldOf(index);
-    const rest: ChunkDelta = { ...delta };
+    let rest: ChunkDelta = { ...delta };
     for (const field of TEXT_FIELDS) {
       const text = delta[field];
       if (typeof text !== 'string') continue;
@@ -298,6 +298,11 @@ export function createChunkScreen(
     if (isEnd) {
       endText(out, index, held);
       endSources(out, index, held);
+      // A whole call may come in one chunk with the end: its name comes before its input.
+      if (held.calls.size > 0 && Object.keys(rest).length > 0) {
+        put(out, index, rest);
+        rest = {};
+      }
       endCalls(out, index, held);
     }
     if (head === undefined || (!isEnd && Object.keys(rest).length === 0)) return;

@@ -124,6 +124,35 @@ test('in a stream, text, reasoning and calls are masked wherever they are cut', 
   assert.match(events, /event: message_stop/);
 });
 
+test('a call that comes in one chunk with its end keeps its order', async (t) => {
+  const piece = { index: 0, id: 'call_1', type: 'function', function: { name: 'send', arguments: `{"to":"${MAIL}"}` } };
+  const older = { name: 'send', arguments: `{"to":"${MAIL}"}` };
+  const { post, upstream } = await start(t, [PII]);
+  const whole = (delta: object, reason: string) =>
+    streams([`data: ${JSON.stringify(chunkOf({ role: 'assistant', ...delta }, reason))}\n\n`, 'data: [DONE]\n\n']);
+  const deltasOf = async (delta: object, reason: string) => {
+    upstream.script(whole(delta, reason));
+    const answered = await post('/v1/chat/completions', ask('Hi', { stream: true }));
+    const lines = (await answered.text()).split('\n').filter((line) => line.startsWith('data: {'));
+    return lines.flatMap((line) => (JSON.parse(line.slice(6)) as Json).choices);
+  };
+  const called = await deltasOf({ content: '', tool_calls: [piece] }, 'tool_calls');
+  const calls = called.flatMap(({ delta }: Json) => delta.tool_calls ?? []);
+  assert.deepEqual(calls[0], { ...piece, function: { name: 'send', arguments: '' } });
+  assert.deepEqual(calls[1]?.function, { arguments: '{"to":"[email]"}' });
+  assert.equal(called.at(-1).finish_reason, 'tool_calls');
+  assert.equal(called.filter(({ finish_reason: reason }: Json) => reason !== null).length, 1);
+
+  const function_call = await deltasOf({ function_call: older }, 'function_call');
+  const pieces = function_call.flatMap(({ delta }: Json) => delta.function_call ?? []);
+  assert.deepEqual(pieces, [{ name: 'send', arguments: '' }, { arguments: '{"to":"[email]"}' }]);
+
+  upstream.script(whole({ tool_calls: [piece] }, 'tool_calls'));
+  const messages = await post('/v1/messages', { ...ask('Hi'), max_tokens: 9, stream: true });
+  const text = await messages.text();
+  assert.match(text, /"type":"tool_use","id":"call_1","name":"send"[^]*\[email\][^]*"stop_reason":"tool_use"/);
+});
+
 test('in a stream, nothing beside texts and calls says what is masked', async (t) => {
   const { post, upstream } = await start(t, [PII]);
   const tokens = { content: [{ token: MAIL, logprob: 0 }] };
