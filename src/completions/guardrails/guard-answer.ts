@@ -170,7 +170,17 @@ function rewritten(chunks: Chunks, take: (text: string) => string): Chunks {
 function loggedStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: CheckedCall): OpenedStream<Chunks> {
   const texts: string[] = [];
   const reader = createCollector(texts);
-  return tapped(stream, reader.read, () => {
+  let isTooLong = false;
+  const note = (chunks: Chunks): void => {
+    if (isTooLong) return;
+    try {
+      reader.read(chunks);
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      isTooLong = true;
+    }
+  };
+  return tapped(stream, note, () => {
     reader.end();
     rails.observe('response', texts, call);
   });

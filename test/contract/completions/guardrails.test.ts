@@ -302,6 +302,18 @@ test('a rail that only logs leaves the bytes as they are', async (t) => {
   await until('the log has it', () => started.log().split('"stage":"response","count":1').length === 3);
 });
 
+test('a rail that only logs lets calls of any length pass', async (t) => {
+  const { post, upstream } = await start(t, [{ ...PII, action: 'log' }]);
+  const part = 'x'.repeat(1024 * 1024);
+  const pieceOf = (text: string) => chunkOf({ tool_calls: [{ index: 0, function: { arguments: text } }] });
+  const chunks = [...Array.from({ length: 9 }, () => pieceOf(part)), chunkOf({}, 'tool_calls')];
+  upstream.script(streams([...chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`), 'data: [DONE]\n\n']));
+  const claude = await post('/v1/messages', { ...ask('Hi'), max_tokens: 9, stream: true });
+  const text = await claude.text();
+  assert.ok(text.length > 9 * part.length);
+  assert.match(text.slice(-200), /message_stop/);
+});
+
 test('rails of requests alone keep the lane while they find nothing', async (t) => {
   const body =
     '{"id":"msg_1","type":"message","role":"assistant","model":"big","content":[], "stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1},"odd":true}';
