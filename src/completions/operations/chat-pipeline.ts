@@ -221,7 +221,11 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       const work = workOf(call, form, makeAnswerId());
       const open = (attempt: Attempt) => openChat(attempt, work, call.presence);
       const showsCost = usageCost && form.showsCost === true;
-      const priced = async (attempt: Attempt) => pipeline.showCost(call, await open(attempt));
+      const priced = async (attempt: Attempt) => {
+        const opened = await open(attempt);
+        call.record.dropped = opened.dropped;
+        return pipeline.showCost(call, opened);
+      };
       const attempted = await pipeline.attempt(call, showsCost ? priced : open);
       call.record.dropped = attempted.result.dropped;
       return guardrails === undefined ? attempted : pipeline.guardAnswer(call, attempted);
@@ -246,8 +250,10 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         translated ??= translate();
         call.record.dropped = translated.dropped;
         const opening = await openChat(attempt, translated.work, presence);
+        // What was dropped costs nothing, so this comes before the cost is shown.
+        call.record.dropped = [...translated.dropped, ...opening.dropped];
         const chat = form.showsCost === true ? pipeline.showCost(call, opening) : opening;
-        return { ...chat, dropped: [...translated.dropped, ...chat.dropped] };
+        return { ...chat, dropped: call.record.dropped };
       });
       call.record.dropped = attempted.result.dropped;
       return guardrails === undefined ? attempted : pipeline.guardAnswer(call, attempted);

@@ -152,6 +152,11 @@ test('with usage_cost the usage of translated answers under /v1 has what the cal
   assert.equal((await usageOf(post, '/v1/chat/completions', chat)).cost, 0.21);
   assert.equal((await usageOf(post, '/v1/completions', { model: 'claude/c', prompt: 'Hello' })).cost, 0.21);
   assert.equal((await usageOf(post, '/v1/responses', { model: 'claude/c', input: 'Hello' })).cost, 0.21);
+  // Claude has no such service, so it costs nothing more.
+  const sooner = { ...chat, service_tier: 'priority' };
+  assert.equal((await usageOf(post, '/v1/chat/completions', sooner)).cost, 0.21);
+  const response = { model: 'claude/c', input: 'Hello', service_tier: 'priority' };
+  assert.equal((await usageOf(post, '/v1/responses', response)).cost, 0.21);
   assert.equal((await usageOf(post, '/v1/chat/completions', { model: 'demo/echo', messages })).cost, 0);
   assert.equal('cost' in (await usageOf(post, '/v1/chat/completions', { ...chat, model: 'claude/other' })), false);
   assert.equal('cost' in (await usageOf(post, '/chat/completions', chat)), false);
