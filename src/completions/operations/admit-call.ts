@@ -89,12 +89,13 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   }
 
   /** Returns all targets that may answer: those of fallbacks too, and of the fallbacks of fallbacks. */
-  function targetsOf(plan: ModelPlan, holder: KeyHolder): ModelPlan['targets'] {
+  function targetsOf(plan: ModelPlan, holder: KeyHolder, isTried = (_: ModelPlan) => true): ModelPlan['targets'] {
     const seen = new Set([plan.name]);
     const plans = [plan];
     // Grows while it is walked.
-    for (const { fallbacks, contextFallbacks } of plans) {
-      for (const name of [...fallbacks, ...contextFallbacks]) {
+    for (const each of plans) {
+      // Only a target that was asked says that a prompt is too long.
+      for (const name of isTried(each) ? [...each.fallbacks, ...each.contextFallbacks] : each.fallbacks) {
         if (seen.has(name) || !holder.mayUse(name)) continue;
         seen.add(name);
         plans.push(...resolvable(name));
@@ -117,11 +118,10 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
 
   /** Returns which APIs have room in their budgets; undefined: all of them. Throws BUDGET_EXCEEDED if no target has room. */
   function roomAt(plan: ModelPlan, holder: KeyHolder, reserved: ApiReservation): AdmittedCall['hasRoom'] {
-    const targets = targetsOf(plan, holder);
     const hasRoom = ({ apiId }: Pick<ModelPlan['targets'][number], 'apiId'>) => reserved.hasRoom(apiId);
     const [first] = plan.targets;
-    if (first === undefined || targets.every(hasRoom)) return undefined;
-    if (targets.some(hasRoom)) return hasRoom;
+    if (first === undefined || targetsOf(plan, holder).every(hasRoom)) return undefined;
+    if (targetsOf(plan, holder, (each) => each.targets.some(hasRoom)).some(hasRoom)) return hasRoom;
     reserved.settle('', 0);
     throw reserved.refusal(first.apiId);
   }

@@ -59,15 +59,16 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     let failure: unknown;
     for (let plan: ModelPlan | undefined = call.plan; plan !== undefined; plan = waiting.shift()) {
       const now = clock.monotonic();
+      const { hasRoom } = call;
+      const usable: ModelPlan = hasRoom === undefined ? plan : { ...plan, targets: plan.targets.filter(hasRoom) };
       const limits: Limits = {
-        planEnds: now + longestTotal(plan.targets),
+        planEnds: now + longestTotal(usable.targets),
         callEnds,
         // A call that nothing else can answer is tried even if the circuit of the target is open.
-        isSole: failure === undefined && plan.targets.length === 1 && !hasFallback(call.holder, plan),
+        isSole: failure === undefined && usable.targets.length === 1 && !hasFallback(call.holder, plan),
       };
       let ofPlan: unknown;
-      const { hasRoom } = call;
-      const ordered = board.order(hasRoom === undefined ? plan : { ...plan, targets: plan.targets.filter(hasRoom) });
+      const ordered = board.order(usable);
       let following = 0;
       for (const target of ordered) {
         following += 1;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { INTERNAL } from '../../../src/completions/keys/key-access.ts';
 import { type Attempt, createAttemptCalls } from '../../../src/completions/routing/attempt-call.ts';
 import { CallerPresence } from '../../../src/completions/routing/call-record.ts';
-import type { ModelPlan } from '../../../src/completions/routing/model-plan.ts';
+import type { ModelPlan, Target } from '../../../src/completions/routing/model-plan.ts';
 import { createTargetBoard } from '../../../src/completions/routing/target-board.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
@@ -75,4 +75,35 @@ test('no pause between two tries goes on after the time of all of them', async (
   const { tries, endedAt } = await callWith(() => busy);
   assert.ok(tries.length > 2 && tries.every(([, at]) => at < TOTAL_MS), JSON.stringify(tries));
   assert.ok((endedAt ?? Number.NaN) <= TOTAL_MS, `over after ${endedAt} ms`);
+});
+
+test('the only target with room is tried although its circuit is open', async () => {
+  const clock = createFakeClock();
+  const board = createTargetBoard({ clock, onCircuit: () => undefined });
+  const soles: boolean[] = [];
+  const attemptCalls = createAttemptCalls({
+    plans: { resolve: () => plan },
+    board: {
+      ...board,
+      begin(target, tokens, use) {
+        soles.push(use.isSole);
+        return board.begin(target, tokens, use);
+      },
+    },
+    clock,
+    randomness: createFakeRandomness(),
+    onFailure: () => undefined,
+  });
+  const [full, free] = plan.targets as [Target, Target];
+  const call = {
+    plan: { ...plan, targets: [{ ...full, apiId: 'full' }, free] },
+    holder: INTERNAL,
+    tokens: 1,
+    presence: new CallerPresence(),
+    record: { attempts: 0, target: undefined },
+    run: async () => 'done',
+  };
+  await attemptCalls(call);
+  await attemptCalls({ ...call, hasRoom: ({ apiId }) => apiId !== 'full' });
+  assert.deepEqual(soles, [false, true]);
 });

@@ -30,6 +30,7 @@ async function start(t: Parameters<typeof startCompletions>[0]) {
         { name: 'round', targets: [{ model: 'cheap/m' }], fallbacks: ['safe'], retries: 0 },
         { name: 'free', targets: [{ model: 'dear/free' }], fallbacks: ['free-too'] },
         { name: 'free-too', targets: [{ model: 'dear/free' }], fallbacks: ['cheap/m'] },
+        { name: 'long', targets: [{ model: 'dear/m' }], context_fallbacks: ['cheap/m'], retries: 0 },
         { name: 'saved', targets: [{ model: 'dear/m' }], fallbacks: ['round'], retries: 0 },
       ],
       tag_budgets: { nothing: { usd: 0, period: 'day' } },
@@ -57,6 +58,9 @@ test('the budget of an API holds for everyone, and an alias goes to its other ta
   assert.equal((await call('cheap/m')).status, 200);
   assert.equal((await call('dear/free')).status, 200, 'what is free needs no budget');
   assert.equal((await call('saved')).headers.get('x-model-api'), 'cheap', 'a fallback with room answers');
+  const long = await call('long');
+  assert.equal(long.status, 429, 'nothing says that the prompt is too long');
+  assert.match(await long.text(), /The budget of the API dear is used up/);
   assert.match(log(), /"bucket":"api:dear","percent":80/);
 
   const asked = upstream.requests.length;
