@@ -127,7 +127,7 @@ export function createEmbed(options: EmbeddingsHandlerOptions): Embed {
       const opened = await openOperation(
         api,
         attempt,
-        { ...work, request, bytes, promptTokens, idempotencyId },
+        { ...work, request, bytes, promptTokens, idempotencyId, record },
         presence,
       );
       if (opened.kind !== 'bytes') throw upstreamError('it answered with a stream');

@@ -19,7 +19,7 @@ import { type OpenedStream, openStream, type StreamReader } from '../relay/open-
 import { openInSilence, relayStream } from '../relay/relay-stream.ts';
 import { asUsage, estimatedUsage, findUsage, isWholeJson } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import type { MeasuredUsage } from '../routing/call-record.ts';
+import { addSpent, type MeasuredUsage } from '../routing/call-record.ts';
 import { failureToError, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
@@ -104,7 +104,10 @@ export function createMediaHandler(options: MediaHandlerOptions) {
     const failure = isJson ? failureInAnswer(body, kind.results) : undefined;
     if (failure !== undefined) throw failureToError(failure, hide);
     const found = isJson ? findUsage(body, readUsage) : undefined;
-    if (isJson && !isWholeJson(body, found)) throw upstreamError('its answer is not whole');
+    if (isJson && !isWholeJson(body, found)) {
+      if (found !== undefined) addSpent(call.record, { ...units, ...found.usage }, false);
+      throw upstreamError('its answer is not whole');
+    }
     const usage = found?.usage ?? (isJson ? lengthOf(kind, body, estimated.usage) : undefined);
     const contentType = PASSED_TYPES.test(given) ? given : isJson ? 'application/json' : 'application/octet-stream';
     return {

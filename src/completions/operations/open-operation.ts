@@ -22,7 +22,7 @@ import { spliceModel } from '../relay/splice-body.ts';
 import { createByteReader } from '../relay/stream-readers.ts';
 import { estimatedUsage, findUsage, isWholeJson, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import type { CallerPresence, MeasuredUsage } from '../routing/call-record.ts';
+import { addSpent, type CallerPresence, type CallRecord, type MeasuredUsage } from '../routing/call-record.ts';
 import { placeOf, type Target } from '../routing/model-plan.ts';
 import { failureToError, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
@@ -38,6 +38,7 @@ export interface OperationWork {
   readonly usageAsked: boolean;
   readonly promptTokens: number;
   readonly idempotencyId: string;
+  readonly record: Pick<CallRecord, 'spent'>;
 }
 
 export type OpenedOperation =
@@ -85,7 +86,10 @@ export function createOpenOperation({ send, clock, maxEventBytes }: OpenOperatio
     const failure = failureInAnswer(body, RESULTS);
     if (failure !== undefined) throw failureToError(failure, options.hide);
     const found = findUsage(body);
-    if (!isWholeJson(body, found)) throw upstreamError('its answer is not whole');
+    if (!isWholeJson(body, found)) {
+      if (found !== undefined) addSpent(work.record, found.usage, false);
+      throw upstreamError('its answer is not whole');
+    }
     if (found !== undefined) return { kind: 'bytes', body, measured: { usage: found.usage, estimated: false } };
     const tokens = path === '/embeddings' ? 0 : tokensOfCharacters(body.length);
     return { kind: 'bytes', body, measured: { usage: estimatedUsage(promptTokens, tokens), estimated: true } };

@@ -71,7 +71,7 @@ export function createTextHandler(options: TextHandlerOptions) {
       const api = findApi(attempt.target.apiId, attempt.target.key);
       if (mustBeChat || api === undefined || !speaksOpenai({ name: api.dialect })) return asChat(attempt);
       try {
-        return await openOperation(api, attempt, { ...operation, idempotencyId }, presence);
+        return await openOperation(api, attempt, { ...operation, idempotencyId, record }, presence);
       } catch (error) {
         if (!lacksOperation(error)) throw error;
         return asChat(attempt);

@@ -108,20 +108,21 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
 
 /** Adds what an API used for a try, or a part of it, that failed. */
 export function addSpent(record: Pick<CallRecord, 'spent'>, usage: Usage, estimated: boolean): void {
-  const { usage: before, estimated: wasEstimated } = record.spent ?? NOTHING_SPENT;
-  const prompt_tokens = before.prompt_tokens + usage.prompt_tokens;
-  const completion_tokens = before.completion_tokens + usage.completion_tokens;
-  const total_tokens = prompt_tokens + completion_tokens;
-  record.spent = {
-    usage: { prompt_tokens, completion_tokens, total_tokens },
-    estimated: estimated || wasEstimated,
-  };
+  const { spent } = record;
+  record.spent =
+    spent === undefined
+      ? { usage, estimated }
+      : { usage: sumOf(spent.usage, usage) as Usage, estimated: estimated || spent.estimated };
 }
 
-const NOTHING_SPENT: MeasuredUsage = {
-  usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
-  estimated: false,
-};
+/** Adds figures member by member, because each kind of token has its own price. */
+function sumOf(before: unknown, more: unknown): unknown {
+  if (typeof before === 'number' && typeof more === 'number') return before + more;
+  if (typeof before !== 'object' || before === null || typeof more !== 'object' || more === null) return more ?? before;
+  const sum: Record<string, unknown> = { ...before };
+  for (const [name, value] of Object.entries(more)) sum[name] = sumOf(sum[name], value);
+  return sum;
+}
 
 const SEARCH = 'web_search_options';
 

@@ -10,6 +10,8 @@ const MASTER = 'master-key-of-the-units-1';
 const PRICES = {
   'lab/tokens': { input: 0.000001, output: 0.000002 },
   'gem/tokens': { input: 0.000001, output: 0.000002 },
+  'gem/cached': { input: 0.000001, output: 0.000002, cache_read: 0 },
+  'cohere/tokens': { input: 0.000001, output: 0.000002 },
   'claude/tokens': { input: 0.000001, output: 0.000002 },
   'lab/draw': { per_image: 0.04 },
   'lab/speak': { per_character: 0.000015 },
@@ -28,6 +30,7 @@ async function start(t: Parameters<typeof startCompletions>[0]) {
         lab: { dialect: 'openai', base_url: upstream.url, api_key: 'lab-key-1' },
         gem: { dialect: 'google', base_url: upstream.url, api_key: 'gem-key-1' },
         claude: { dialect: 'anthropic', base_url: upstream.url, api_key: 'claude-key-1' },
+        cohere: { dialect: 'cohere', base_url: upstream.url, api_key: 'cohere-key-1' },
       },
     },
   });
@@ -119,6 +122,45 @@ test('answers that a model spoilt are charged, with each try', async (t) => {
   assert.equal(spoilt.status, 502);
   assert.equal(spoilt.headers.get('x-attempts'), '3');
   assert.equal(await costs(spoilt), 0.000075);
+
+  upstream.script(answers({ candidates, usageMetadata: { ...usageMetadata, cachedContentTokenCount: 10 } }));
+  const cached = await post('/v1/chat/completions', { ...ask, model: 'gem/cached' }, { headers: as(MASTER) });
+  assert.equal(await costs(cached), 0.000045);
+
+  const event = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
+  upstream.script(streams([event({ candidates, usageMetadata })]));
+  const streamed = await post('/v1/chat/completions', { ...ask, stream: true }, { headers: as(MASTER) });
+  assert.match(await streamed.clone().text(), /is malformed/);
+  assert.equal(await costs(streamed), 0.000025);
+
+  const usage = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 };
+  const failed = { index: 0, finish_reason: 'error', error: { message: 'it broke', code: 502 }, message: {} };
+  const billed = { finish_reason: 'ERROR', message: {}, usage: { tokens: { input_tokens: 11, output_tokens: 7 } } };
+  for (const [model, answer] of [
+    ['lab/tokens', { choices: [failed], usage }],
+    ['lab/tokens', { choices: [], usage }],
+    ['cohere/tokens', billed],
+  ] as const) {
+    upstream.script(answers(answer));
+    const answered = await post('/v1/chat/completions', { ...ask, model }, { headers: as(MASTER) });
+    assert.equal(answered.status, 502);
+    assert.equal(await costs(answered), 0.000075, JSON.stringify(answer));
+  }
+});
+
+test('what the model API counted of an answer that is cut is charged', async (t) => {
+  const { upstream, post, as, costs } = await start(t);
+  const usage = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 };
+  const ask = { model: 'lab/tokens', messages: [{ role: 'user', content: 'Hello' }], prompt: 'Hello', input: 'Hello' };
+  const paths = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/images/generations'];
+  for (const path of paths) {
+    const choices = [{ index: 0, finish_reason: 'stop', text: 'Hi', message: { role: 'assistant', content: 'Hi' } }];
+    const data = [{ index: 0, embedding: [0.1], b64_json: 'aQ==' }];
+    upstream.script(answers(JSON.stringify({ choices, data, usage, tail: {} }).slice(0, -1)));
+    const cut = await post(path, ask, { headers: as(MASTER) });
+    assert.equal(cut.status, 502);
+    assert.equal(await costs(cut), 0.000075, path);
+  }
 });
 
 test('speech is charged by the character', async (t) => {

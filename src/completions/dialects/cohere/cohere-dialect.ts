@@ -104,7 +104,8 @@ function decodeCohereAnswer(body: unknown, context: DialectContext): DecodedAnsw
   const head = { ...own, id: asWords(answer.id) ?? own.id };
   const calls = asList(message.tool_calls).flatMap((value, index) => readCall(value, index, head.id));
   const finishReason = cohereFinish(answer.finish_reason, calls.length, undefined);
-  if (typeof finishReason !== 'string') return { failure: finishReason };
+  const usage = cohereUsage(answer.usage);
+  if (typeof finishReason !== 'string') return { failure: finishReason, usage };
   let text = asText(message.content) ?? '';
   let reasoning = asText(message.tool_plan) ?? '';
   for (const value of asList(message.content)) {
@@ -114,7 +115,7 @@ function decodeCohereAnswer(body: unknown, context: DialectContext): DecodedAnsw
   }
   const annotations = asList(message.citations).flatMap(readCohereCitation);
   const choice = choiceOf({ text, reasoning, signature: '', calls, finishReason, annotations });
-  return completionOf(head, [choice], cohereUsage(answer.usage));
+  return completionOf(head, [choice], usage);
 }
 
 function readCall(value: unknown, index: number, answerId: string): ToolCall[] {

@@ -105,7 +105,7 @@ function decodeGoogleEvent(state: GoogleStreamState, { event, data }: StreamEven
     const candidate = asObject(value);
     if (candidate === undefined) continue;
     const failure = decodeCandidate(state, candidate, chunks);
-    if (failure !== undefined) return { state, chunks, failure };
+    if (failure !== undefined) return { state, chunks: [...chunks, ...usageChunks(state)], failure };
   }
   return chunks.length === 0 ? silentStep(state) : stepOf(state, chunks);
 }
@@ -120,7 +120,7 @@ function endGoogleStream(state: GoogleStreamState): Step {
     const annotations = own.grounded === undefined ? [] : readGrounding(own.grounded, own.text);
     if (annotations.length > 0) chunks.push(deltaChunk(state.head, { annotations }, null, index));
     const reason = readFinish(own.finish, own.calls, own.isEmpty);
-    if (typeof reason !== 'string') return { state, chunks, failure: reason };
+    if (typeof reason !== 'string') return { state, chunks: [...chunks, ...usageChunks(state)], failure: reason };
     chunks.push(deltaChunk(state.head, {}, reason, index));
   }
   return stepOf(state, [...chunks, ...usageChunks(state)]);

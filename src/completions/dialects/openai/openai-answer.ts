@@ -26,18 +26,19 @@ export function decodeOpenaiAnswer(body: unknown, context: DialectContext): Deco
   if (isFailure(answer)) return { failure: failureInObject(answer) };
   if (!Array.isArray(answer.choices)) return { failure: brokenAnswer('The answer of the model API has no choices.') };
   const head = readHead(answer, headOf(context));
+  const usage = readOpenaiUsage(answer);
   const choices: Choice[] = [];
   for (const value of answer.choices) {
     const choice = asObject(value);
     if (choice === undefined) continue;
-    if (isFailedChoice(choice)) return { failure: failureInObject(choice) };
+    if (isFailedChoice(choice)) return { failure: failureInObject(choice), usage };
     choices.push(readChoice(choice, choices.length, head.id));
   }
   const [first] = choices;
-  if (first === undefined) return { failure: brokenAnswer('The answer of the model API has no choices.') };
+  if (first === undefined) return { failure: brokenAnswer('The answer of the model API has no choices.'), usage };
   const pages = listedPages(answer);
   if (pages.length > 0) first.message.annotations ??= [...pages];
-  const { completion } = completionOf(head, choices, readOpenaiUsage(answer));
+  const { completion } = completionOf(head, choices, usage);
   // Usage without figures, such as null, is none.
   const { usage: _, ...rest } = answer;
   return { completion: { ...rest, ...completion } as ChatCompletion };
