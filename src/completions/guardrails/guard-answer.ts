@@ -123,9 +123,13 @@ function wholeStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: Chec
     }
 
     function take(chunks: Chunks): void {
-      all.push(...chunks);
-      for (const chunk of chunks) for (const text of textsIn(chunk.choices)) length += text.length;
-      if (length > MAX_WHOLE) fail(tooLong());
+      try {
+        all.push(...chunks);
+        for (const chunk of chunks) for (const text of textsIn(chunk.choices)) length += text.length;
+        if (length > MAX_WHOLE) throw tooLong();
+      } catch (error) {
+        fail(error);
+      }
     }
 
     stream.attach({
@@ -170,19 +174,12 @@ function rewritten(chunks: Chunks, take: (text: string) => string): Chunks {
 function loggedStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: CheckedCall): OpenedStream<Chunks> {
   const texts: string[] = [];
   const reader = createCollector(texts);
-  let isTooLong = false;
-  const note = (chunks: Chunks): void => {
-    if (isTooLong) return;
+  return tapped(stream, reader.read, () => {
     try {
-      reader.read(chunks);
-    } catch (error) {
-      if (!(error instanceof AppError)) throw error;
-      isTooLong = true;
+      reader.end();
+    } finally {
+      rails.observe('response', texts, call);
     }
-  };
-  return tapped(stream, note, () => {
-    reader.end();
-    rails.observe('response', texts, call);
   });
 }
 
@@ -228,27 +225,46 @@ function loggedBytes(rails: Guardrails, stream: OpenedStream<Buffer>, call: Chec
   );
 }
 
-/** Relays a stream unchanged, and calls `see` with each piece. */
+/**
+ * Relays a stream unchanged, and calls `see` with each piece. What cannot be seen, such as calls that are too long or nested too
+ * deeply, is relayed all the same: an error here would be one of the whole program.
+ */
 function tapped<Piece>(
   stream: OpenedStream<Piece>,
   see: (piece: Piece) => unknown,
   onEnd: () => void,
 ): OpenedStream<Piece> {
+  let isBlind = false;
+  const look = (piece: Piece): void => {
+    if (isBlind) return;
+    try {
+      see(piece);
+    } catch {
+      isBlind = true;
+    }
+  };
+  const finish = (): void => {
+    try {
+      onEnd();
+    } catch {
+      isBlind = true;
+    }
+  };
   return {
     ...stream,
     attach: (sink) =>
       stream.attach({
         write(piece) {
-          see(piece);
+          look(piece);
           return sink.write(piece);
         },
         end(last) {
-          if (last !== undefined) see(last);
-          onEnd();
+          if (last !== undefined) look(last);
+          finish();
           sink.end(last);
         },
         fail(error) {
-          onEnd();
+          finish();
           sink.fail(error);
         },
       }),

@@ -303,7 +303,8 @@ test('a rail that only logs leaves the bytes as they are', async (t) => {
 });
 
 test('a rail that only logs lets calls of any length pass', async (t) => {
-  const { post, upstream } = await start(t, [{ ...PII, action: 'log' }]);
+  const rail = { name: 'words', kind: 'regex', patterns: ['orion'], action: 'log' };
+  const { post, upstream } = await start(t, [rail]);
   const part = 'x'.repeat(1024 * 1024);
   const pieceOf = (text: string) => chunkOf({ tool_calls: [{ index: 0, function: { arguments: text } }] });
   const chunks = [...Array.from({ length: 9 }, () => pieceOf(part)), chunkOf({}, 'tool_calls')];
@@ -312,6 +313,26 @@ test('a rail that only logs lets calls of any length pass', async (t) => {
   const text = await claude.text();
   assert.ok(text.length > 9 * part.length);
   assert.match(text.slice(-200), /message_stop/);
+});
+
+test('a call that is nested too deeply to be checked passes where it is only logged, and is blocked elsewhere', async (t) => {
+  const { origin } = await startScriptedUpstream(t, answers({}));
+  const hook = { name: 'hook', kind: 'webhook', on: 'response', url: `${origin}/check`, token: 'hook-token-1' };
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000);
+  const chunk = chunkOf({ tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: deep } }] }, 'tool_calls');
+  const whole = streams([`data: ${JSON.stringify(chunk)}\n\n`, 'data: [DONE]\n\n']);
+  for (const rail of [{ ...PII, action: 'log' }, PII, { ...hook, action: 'block' }]) {
+    const { post, upstream } = await start(t, [rail]);
+    upstream.script(whole);
+    for (const [path, end] of [
+      ['/v1/messages', /message_stop/],
+      ['/v1/chat/completions', /\[DONE\]/],
+    ] as const) {
+      const answered = await post(path, { ...ask('Hi'), max_tokens: 9, stream: true });
+      const text = await answered.text();
+      assert.match(text.slice(-300), rail.action === 'log' ? end : /content_blocked|blocked/, `${rail.name} ${path}`);
+    }
+  }
 });
 
 test('rails of requests alone keep the lane while they find nothing', async (t) => {
