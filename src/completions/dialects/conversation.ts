@@ -281,10 +281,10 @@ const TYPE_OF_EXTENSION: ReadonlyMap<string, string> = new Map([
   ['docx', 'application/vnd.openxmlformats-officedocument.wordprocessingml.document'],
   ['xlsx', 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet'],
   ['mp3', 'audio/mp3'],
-  ['mp4', 'video/mp4'],
   ['mov', 'video/quicktime'],
-  ['webm', 'video/webm'],
-  ['wav', 'audio/wav'],
+  ['flv', 'video/x-flv'],
+  ...['aac', 'aiff', 'flac', 'ogg', 'wav'].map((ending) => [ending, `audio/${ending}`] as const),
+  ...['3gpp', 'avi', 'mp4', 'mpeg', 'mpg', 'webm', 'wmv'].map((ending) => [ending, `video/${ending}`] as const),
 ]);
 
 const FILM_SITE = /^https:\/\/(?:(?:www|m)\.)?(?:youtube\.com|youtu\.be)\//i;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadDialect } from '../../../src/completions/dialects/dialect-table.ts';
+import type { AppError } from '../../../src/platform/errors/app-error.ts';
 import { ask, contextFor } from './read-stream.ts';
 import { through, type Upstream } from './translate-request.ts';
 
@@ -249,6 +250,7 @@ test('members of tools, parts and configurations that no chat completion has are
   for (const [address, mimeType] of [
     ['https://www.youtube.com/watch?v=9hE5-98ZeCg', 'video/mp4'],
     ['https://example.org/a.webm', 'video/webm'],
+    ['https://example.org/a.flac', 'audio/flac'],
     ['https://example.org/a.png?x=1', 'image/png'],
   ] as const) {
     const { body } = await through('gemini', 'google', untyped(address));
@@ -256,6 +258,12 @@ test('members of tools, parts and configurations that no chat completion has are
   }
   await assert.rejects(
     async () => through('gemini', 'google', untyped('https://example.org/watch')),
-    (error: Error) => /mimeType/.test(JSON.stringify(error)),
+    (error: AppError) => error.details.param === 'contents[0].parts[0].fileData.mimeType',
   );
+  const types = ['video/mpeg', 'video/mpg', 'video/avi', 'video/x-flv', 'video/wmv', 'video/3gpp', 'video/quicktime'];
+  for (const mimeType of [...types, 'audio/ogg', 'audio/flac', 'audio/aac', 'audio/aiff', 'audio/wav']) {
+    const file = { fileData: { mimeType, fileUri: 'gs://bucket/one' } };
+    const { body } = await through('gemini', 'google', { contents: [{ role: 'user', parts: [file] }] });
+    assert.deepEqual(body.contents[0].parts, [file]);
+  }
 });

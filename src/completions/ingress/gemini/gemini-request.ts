@@ -141,7 +141,9 @@ function decodeUserTurn(parts: readonly PlacedPart[], { conversation, dropped, s
     const { text, failed } = readResponse(result.response ?? {});
     conversation.result(callId, [{ type: 'text', text }, ...media], { failed });
   }
-  const asked = parts.flatMap(({ part }) => (part.functionResponse === undefined ? decodePart(part, dropped) : []));
+  const asked = parts.flatMap((placed) =>
+    placed.part.functionResponse === undefined ? decodePart(placed, dropped) : [],
+  );
   if (asked.length > 0) conversation.ask(asked);
 }
 
@@ -149,14 +151,14 @@ function decodeUserTurn(parts: readonly PlacedPart[], { conversation, dropped, s
 function mediaOf(value: unknown, dropped: Set<string>): readonly ContentPart[] {
   const data = isRecord(value) ? value.inlineData : undefined;
   if (isRecord(data) && typeof data.mimeType === 'string' && typeof data.data === 'string') {
-    return decodePart({ inlineData: { mimeType: data.mimeType, data: data.data } }, dropped);
+    return decodePart({ part: { inlineData: { mimeType: data.mimeType, data: data.data } }, path: '' }, dropped);
   }
   dropped.add('contents.parts.functionResponse.parts');
   return [];
 }
 
 /** Text, and what a user may attach. */
-function decodePart(part: GeminiPart, dropped: Set<string>): readonly ContentPart[] {
+function decodePart({ part, path }: PlacedPart, dropped: Set<string>): readonly ContentPart[] {
   const { text, inlineData: data, fileData: file } = part;
   if (text !== undefined) return [{ type: 'text', text }];
   if (data !== undefined) {
@@ -166,22 +168,23 @@ function decodePart(part: GeminiPart, dropped: Set<string>): readonly ContentPar
     }
     return [attachment(data.mimeType, `data:${data.mimeType};base64,${data.data}`, data.displayName)];
   }
-  if (file !== undefined) return [attachment(file.mimeType ?? typeOfAddress(file.fileUri), file.fileUri)];
+  if (file !== undefined) return [attachment(file.mimeType ?? typeOfAddress(file.fileUri, path), file.fileUri)];
   dropPart(part, dropped);
   return [];
 }
 
 /** Other APIs, and Vertex as well, need the type of a file. Google finds it out by itself. */
-function typeOfAddress(url: string): string {
+function typeOfAddress(url: string, path: string): string {
   const known = typeOfName(url);
   if (known !== undefined) return known;
-  throw invalidField('contents.parts.fileData.mimeType', 'is needed, because the address does not tell the type');
+  throw invalidField(`${path}/fileData/mimeType`, 'is needed, because the address does not tell the type');
 }
 
 function attachment(mimeType: string, url: string, name?: string): ContentPart {
   const [kind = '', format = ''] = mimeType.toLowerCase().split(/[/;]/, 2);
   if (kind === 'image') return { type: 'image_url', image_url: { url } };
-  return { type: 'file', file: { file_data: url, filename: name ?? `document.${FILE_ENDINGS.get(format) ?? 'pdf'}` } };
+  const ending = FILE_ENDINGS.get(format) ?? FILE_ENDINGS.get(`${kind}/${format}`) ?? 'pdf';
+  return { type: 'file', file: { file_data: url, filename: name ?? `document.${ending}` } };
 }
 
 /** Endings by which the dialects know the type of a file that is sent by its address. */
@@ -191,12 +194,11 @@ const FILE_ENDINGS: ReadonlyMap<string, string> = new Map([
   ['html', 'html'],
   ['csv', 'csv'],
   ['json', 'json'],
-  ['mpeg', 'mp3'],
-  ['mp3', 'mp3'],
-  ['wav', 'wav'],
-  ['mp4', 'mp4'],
-  ['quicktime', 'mov'],
-  ['webm', 'webm'],
+  ['audio/mpeg', 'mp3'],
+  ['video/quicktime', 'mov'],
+  ['video/x-flv', 'flv'],
+  ...['aac', 'aiff', 'flac', 'mp3', 'ogg', 'wav'].map((format) => [`audio/${format}`, format] as const),
+  ...['3gpp', 'avi', 'mp4', 'mpeg', 'mpg', 'webm', 'wmv'].map((format) => [`video/${format}`, format] as const),
 ]);
 
 /** What a function gave back. Google's own names for a text are `output` and `error`; anything else goes as its JSON. */
