@@ -363,10 +363,13 @@ export function createOwnKeys({
       if ((await keys.list(user.id)).length >= most) throw new AppError('TOO_MANY_KEYS', { most });
       const by = { actor: user.id, head };
       const issued = await keys.create(user.id, input, by);
-      // Checks again after the write, because concurrent requests saw the same list before it.
-      if ((await keys.list(user.id)).length > most) {
+      try {
+        // Checks again after the write, because concurrent requests saw the same list before it.
+        if ((await keys.list(user.id)).length > most) throw new AppError('TOO_MANY_KEYS', { most });
+      } catch (error) {
+        // Nobody receives this key, and it would count as one of the keys that the plan allows.
         await keys.remove(user.id, issued.id, by);
-        throw new AppError('TOO_MANY_KEYS', { most });
+        throw error;
       }
       return issued;
     },

@@ -116,6 +116,16 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
     return findKey(id, undefined);
   }
 
+  /** Removes a key that nobody received, because it would count as one of the keys that the plan of its owner allows. */
+  async function takeBack({ id, owner }: KeyRow): Promise<void> {
+    try {
+      const removed = await store.remove(id, undefined);
+      if (removed) await record({ ...SYSTEM, event: 'key.removed', subject: owner, details: { key: id } });
+    } catch {
+      // The store is still failing: the owner finds the key in the list and can remove it.
+    }
+  }
+
   return {
     async create(input, by = SYSTEM) {
       const now = clock.now();
@@ -143,8 +153,13 @@ export function createKeyRegister(options: KeyRegisterOptions): KeyRegister {
         previous_until: null,
         revision: 0,
       };
-      await store.add(row);
-      await record({ ...by, event: 'key.created', subject: row.owner, details: { key: row.id, name: row.name } });
+      try {
+        await store.add(row);
+        await record({ ...by, event: 'key.created', subject: row.owner, details: { key: row.id, name: row.name } });
+      } catch (error) {
+        await takeBack(row);
+        throw error;
+      }
       return { ...describe({ ...row, last_used_at: null, spent_nano_usd: null }), key };
     },
     async list({ owner, after = '', limit = MAX_AT_ONCE }) {

@@ -66,6 +66,22 @@ test('someone issues, lists and removes keys of their own, and nobody else’s',
   assert.deepEqual(await completionKeys.list(ann.id), [], 'who is gone has no keys');
 });
 
+test('a key that nobody received, because the store failed after it was made, takes no place', async (t) => {
+  const completionKeys = keysInMemory();
+  let lists = 0;
+  const list: CompletionKeys['list'] = async (owner) => {
+    lists += 1;
+    if (lists === 2) throw new AppError('STORAGE_UNAVAILABLE');
+    return completionKeys.list(owner);
+  };
+  const accounts = await startAccounts(t, { completionKeys: { ...completionKeys, list } });
+  const ann = await loggedInAs(accounts, 'user', 'Ann');
+  const failed = await accounts.post('keys', { name: 'laptop' }, { token: ann.token });
+  assert.equal(failed.body.error, 'storage_unavailable');
+  assert.deepEqual(await completionKeys.list(ann.id), []);
+  assert.equal((await accounts.post('keys', { name: 'laptop' }, { token: ann.token })).status, 201);
+});
+
 test('someone whose keys cannot be removed is not removed either, and no key outlives them', async (t) => {
   const completionKeys = keysInMemory();
   let isReachable = false;

@@ -57,6 +57,24 @@ for (const engine of engines) {
       await assert.rejects(keys.register.remove(issued.id), { code: 'KEY_NOT_FOUND' });
     });
 
+    test('a key whose creation cannot be recorded is removed again: nobody has received it', async (t) => {
+      const events: string[] = [];
+      const keys = startKeys(await open(), {
+        owners: {
+          ownerOf: async () => undefined,
+          watch: () => () => undefined,
+          async record({ event }) {
+            events.push(event);
+            if (events.length === 1) throw new AppError('STORAGE_UNAVAILABLE');
+          },
+        },
+      });
+      t.after(() => keys.stop());
+      await assert.rejects(keys.register.create({ name: 'laptop' }), { code: 'STORAGE_UNAVAILABLE' });
+      assert.deepEqual((await keys.register.list({})).data, []);
+      assert.deepEqual(events, ['key.created', 'key.removed']);
+    });
+
     test('a key that is revoked while it is looked up is not kept', async (t) => {
       const keys = startKeys(await open());
       t.after(() => keys.stop());
