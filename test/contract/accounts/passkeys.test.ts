@@ -1,106 +1,12 @@
 import assert from 'node:assert/strict';
-import { createHash, createSign, generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { after, test } from 'node:test';
-import { isoCBOR } from '@simplewebauthn/server/helpers';
 import type { LoggedIn } from '../../kit/accounts/accounts-client.ts';
+import { base64url, createAuthenticator, originOf, UP, UV } from '../../kit/accounts/authenticator.ts';
 import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
 
 const MINUTE_MS = 60_000;
-const UP = 0x01;
-const UV = 0x04;
-const AT = 0x40;
-
-const sha256 = (data: Uint8Array | string) => createHash('sha256').update(data).digest();
-const text = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64url');
-
-interface Deviation {
-  readonly origin?: string;
-  readonly rpId?: string;
-  readonly flags?: number;
-  readonly type?: string;
-  readonly counter?: number;
-  readonly fmt?: string;
-  readonly attStmt?: Map<string, unknown>;
-}
-
-/** An authenticator with one passkey, which does what it is told: also what no real one would do. */
-function createAuthenticator(origin: string) {
-  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-  const id = randomBytes(32);
-  let counter = 0;
-  let userHandle = '';
-
-  const clientData = (type: string, challenge: string, from: string) =>
-    Buffer.from(JSON.stringify({ type, challenge, origin: from, crossOrigin: false }));
-  const authData = (rpId: string, flags: number, count: number, rest: Uint8Array = new Uint8Array()) => {
-    const number = Buffer.alloc(4);
-    number.writeUInt32BE(count);
-    return Buffer.concat([sha256(rpId), Buffer.from([flags]), number, rest]);
-  };
-  const outer = { id: text(id), rawId: text(id), type: 'public-key' };
-
-  return {
-    id: text(id),
-    // biome-ignore lint/suspicious/noExplicitAny: options as the server sends them.
-    create(options: any, deviation: Deviation = {}) {
-      userHandle = options.user.id;
-      const { rpId = options.rp.id, flags = UP | UV | AT, fmt = 'none', attStmt = new Map() } = deviation;
-      const length = Buffer.alloc(2);
-      length.writeUInt16BE(id.length);
-      const attested = Buffer.concat([Buffer.alloc(16), length, id, coseKey(publicKey)]);
-      const attestation = new Map<string, unknown>([
-        ['fmt', fmt],
-        ['attStmt', attStmt],
-        ['authData', new Uint8Array(authData(rpId, flags, counter, attested))],
-      ]);
-      const data = clientData(deviation.type ?? 'webauthn.create', options.challenge, deviation.origin ?? origin);
-      return {
-        ...outer,
-        response: {
-          clientDataJSON: text(data),
-          attestationObject: text(isoCBOR.encode(attestation as never)),
-          transports: ['internal'],
-        },
-      };
-    },
-    // biome-ignore lint/suspicious/noExplicitAny: options as the server sends them.
-    get(options: any, deviation: Deviation = {}) {
-      counter = deviation.counter ?? counter + 1;
-      const { rpId = options.rpId, flags = UP | UV } = deviation;
-      const data = clientData(deviation.type ?? 'webauthn.get', options.challenge, deviation.origin ?? origin);
-      const authenticatorData = authData(rpId, flags, counter);
-      const signature = createSign('sha256')
-        .update(Buffer.concat([authenticatorData, sha256(data)]))
-        .sign(privateKey);
-      return {
-        ...outer,
-        response: {
-          clientDataJSON: text(data),
-          authenticatorData: text(authenticatorData),
-          signature: text(signature),
-          userHandle,
-        },
-      };
-    },
-  };
-}
-
-function coseKey(key: KeyObject): Uint8Array {
-  const { x = '', y = '' } = key.export({ format: 'jwk' });
-  const coordinate = (part: string) => new Uint8Array(Buffer.from(part, 'base64url'));
-  const entries: [number, number | Uint8Array][] = [
-    [1, 2],
-    [3, -7],
-    [-1, 1],
-    [-2, coordinate(x)],
-    [-3, coordinate(y)],
-  ];
-  return isoCBOR.encode(new Map(entries) as never);
-}
-
-const originOf = (accounts: RunningAccounts) => accounts.url.replace('127.0.0.1', 'localhost');
-
 async function optionsFor(accounts: RunningAccounts, token?: string, body: object = {}, from?: string) {
   const path = token === undefined ? 'passkeys/options' : 'passkeys/options?add=1';
   const sent = { ...(token !== undefined && { token }), ...(from !== undefined && { from }) };
@@ -190,7 +96,10 @@ test('nothing but a fresh, verified response for this site logs in, and each cou
   await refused('nobody verified', authenticator.get(await options(), { flags: UP }));
   await refused('nobody present', authenticator.get(await options(), { flags: UV }));
   await refused('a registration', authenticator.get(await options(), { type: 'webauthn.create' }));
-  await refused('a made-up challenge', authenticator.get({ ...(await options()), challenge: text(randomBytes(32)) }));
+  await refused(
+    'a made-up challenge',
+    authenticator.get({ ...(await options()), challenge: base64url(randomBytes(32)) }),
+  );
   const foreign = theirs.get(await options());
   await refused('someone else’s id', { ...foreign, id: authenticator.id, rawId: authenticator.id });
   const signed = authenticator.get(await options());
