@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseSource } from './architecture/source-file.ts';
 import { proxyNodesScenario } from './faults/store-calls/accounts/proxy-nodes-scenario.ts';
-import { breakDatabases } from './faults/store-calls/broken-database.ts';
+import { breakDatabases, isChange } from './faults/store-calls/broken-database.ts';
 import {
   type BrokenRun,
   checkRun,
@@ -10,7 +10,7 @@ import {
   figuresOf,
   type Operation,
 } from './faults/store-calls/check-operations.ts';
-import { checkSteps, type StepOperation } from './faults/store-calls/check-steps.ts';
+import { checkSteps, LATE, type StepOperation } from './faults/store-calls/check-steps.ts';
 import { planFaults } from './faults/store-calls/plan-faults.ts';
 import { playScenario } from './faults/store-calls/play-scenario.ts';
 import type { Scenario } from './faults/store-calls/scenario.ts';
@@ -53,6 +53,8 @@ test('who cannot get through after the failure, or is refused though nothing was
   const taken = { outcome: 'fail', code: 'taken', whenDone: ['taken'], stored: 'none' } as const;
   const never = [{ ...unknown, stored: 'none' } as const, again(taken)];
   assert.deepEqual(checkSteps(never), ['it was refused with taken']);
+  const late = { ...unknown, code: LATE, failedCalls: 0 };
+  assert.deepEqual(checkSteps([late, again({})]), [], 'a machine with too much to do');
   const idle = { ...unknown, failedCalls: 0 };
   assert.deepEqual(checkSteps([idle, again({})]), ['it got storage_unavailable, and the store had not failed']);
 });
@@ -86,7 +88,7 @@ test('places that never failed are a figure that was missed, and a place that is
   const run: BrokenRun = {
     service: 'accounts',
     scenario: 'one',
-    broken: { which: 1, when: 'before' },
+    broken: { which: { site: 'a.ts:1 (write)', nth: 1 }, when: 'before' },
     brokenSites: ['a.ts:1 (write)'],
     sites: ['a.ts:1 (write)', 'b.ts:2 (read)'],
     operations: [],
@@ -117,17 +119,31 @@ test('the places that call the store are read from the sources, each where its c
 
 test('every call is planned to fail once before it is done, and once after it if it changes something', () => {
   const scenario: Scenario = { name: 'one', service: 'accounts', play: async () => undefined };
-  const all = planFaults([{ scenario, calls: 3, changes: 1 }], 100, 1).map(({ broken }) => broken);
+  const [read, write] = ['a.ts:1 (read)', 'b.ts:2 (write)'];
+  const all = planFaults([{ scenario, calls: [read, write, read] }], 100, 1).map(({ broken }) => broken);
   assert.deepEqual(all, [
-    { which: 1, when: 'before' },
-    { which: 2, when: 'before' },
-    { which: 3, when: 'before' },
-    { which: 1, when: 'after' },
+    { which: { site: read, nth: 1 }, when: 'before' },
+    { which: { site: write, nth: 1 }, when: 'before' },
+    { which: { site: write, nth: 1 }, when: 'after' },
+    { which: { site: read, nth: 2 }, when: 'before' },
   ]);
-  const some = planFaults([{ scenario, calls: 300, changes: 100 }], 40, 7).map(({ broken }) => broken);
-  assert.equal(some.length, 40);
-  assert.equal(new Set(some.map(({ which, when }) => `${which} ${when}`)).size, 40);
-  assert.ok(some.some(({ when }) => when === 'after'));
+});
+
+test('with fewer runs than calls, one call of each place fails before and one after, and the seed says which', () => {
+  const scenario: Scenario = { name: 'one', service: 'accounts', play: async () => undefined };
+  const calls = Array.from({ length: 300 }, (_, index) => `a.ts:${index % 20} (${index % 2 === 0 ? 'read' : 'write'})`);
+  const plan = (most: number, seed: number) =>
+    planFaults([{ scenario, calls }], most, seed).map(({ broken }) => `${broken.which?.site} ${broken.when}`);
+  const some = plan(30, 7);
+  assert.deepEqual(new Set(some).size, 30, 'ten places that read, and ten that write before and after');
+  assert.equal(new Set(plan(20, 7)).size, 20);
+  assert.ok(
+    plan(20, 7).every((one) => one.endsWith('before')),
+    'every place before any of them twice',
+  );
+  const chosen = (seed: number) => planFaults([{ scenario, calls }], 30, seed).map(({ broken }) => broken.which?.nth);
+  assert.deepEqual(chosen(7), chosen(7));
+  assert.notDeepEqual(chosen(7), chosen(8));
 });
 
 test('a database that is looked into by a test fails for nobody', async () => {
@@ -137,19 +153,19 @@ test('a database that is looked into by a test fails for nobody', async () => {
     return [];
   };
   const database = { write: answer, read: answer, readKeyed: answer, transaction: answer };
-  const broken = breakDatabases([database as never], { which: 1, when: 'before' });
+  const broken = breakDatabases([database as never], { which: { site: '', nth: 1 }, when: 'before' });
   await database.read();
-  assert.deepEqual([calls.length, broken.brokenSites, broken.counted()], [1, [], { calls: 0, changes: 0 }]);
+  assert.deepEqual([calls.length, broken.brokenSites, broken.calls], [1, [], []]);
 });
 
 test('reads and writes of a service that copies the functions of its store are counted, each at its own place', async () => {
-  const { sites, counted, operations } = await playScenario(
+  const { sites, calls, operations } = await playScenario(
     proxyNodesScenario,
     { which: undefined, when: 'before' },
     () => 0,
   );
   assert.deepEqual(checkRun({ operations }), []);
-  assert.ok(counted.calls > counted.changes, 'reads count too');
+  assert.ok(calls.some(isChange) && !calls.every(isChange), 'reads count too');
   assert.deepEqual(checkSites([{ sites } as BrokenRun], new Set(storeCallSites('accounts'))), []);
   assert.ok(sites.some((site) => site.endsWith('(readKeyed)')) && sites.some((site) => site.endsWith('(write)')));
 });

@@ -2,15 +2,19 @@ import type { Database } from '../../../src/platform/database/database.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
 import { GUARDED_WRITES, STORE_CALLS, type StoreCall } from './store-call-sites.ts';
 
+/** One call of a scenario: the first, second or a later one from a place in the sources. */
+export interface NthCall {
+  readonly site: string;
+  /** From 1. */
+  readonly nth: number;
+}
+
 export interface BrokenCall {
-  /** Which call fails: counted from 1, or the first one from a place in the sources; undefined: none. */
-  readonly which: number | string | undefined;
+  /** Undefined: none fails. */
+  readonly which: NthCall | undefined;
   /** A place whose first call after that one fails too: some are only reached when something has failed. */
   readonly next?: string;
-  /**
-   * Before anything was done, or after it was done, as when the answer is lost. A read that was done has changed
-   * nothing: after they were done, only writes and transactions are counted and fail.
-   */
+  /** Before anything was done, or after it was done, as when the answer is lost. */
   readonly when: 'before' | 'after';
 }
 
@@ -19,12 +23,17 @@ export interface BrokenDatabase {
   readonly sites: ReadonlySet<string>;
   /** Where the calls were made that failed. */
   readonly brokenSites: readonly string[];
-  /** How many calls there were, and how many of them may have changed something. */
-  counted(): { readonly calls: number; readonly changes: number };
+  /** Where each call came from, in the order of the calls. */
+  readonly calls: readonly string[];
   /** Does something whose calls neither count nor fail: it looks at what came of the others. */
   aside<Result>(work: () => Promise<Result>): Promise<Result>;
   /** From now on nothing fails. */
   mend(): void;
+}
+
+/** Whether a call from a place may change something. A read that was done has changed nothing, and fails before that alone. */
+export function isChange(site: string): boolean {
+  return site.endsWith('(write)') || site.endsWith('(transaction)');
 }
 
 /** The database of any service. */
@@ -40,18 +49,15 @@ export function breakDatabases(
 ): BrokenDatabase {
   const sites = new Set<string>();
   const brokenSites: string[] = [];
-  let calls = 0;
-  let changes = 0;
+  const calls: string[] = [];
+  let seen = 0;
   let lookers = 0;
   let isMended = false;
 
-  function fails(site: string, name: StoreCall): boolean {
-    const isChange = name === 'write' || name === 'transaction';
-    calls += 1;
-    if (isChange) changes += 1;
-    if (when === 'after' && !isChange) return false;
-    const number = when === 'after' ? changes : calls;
-    if (brokenSites.length === 0) return which === number || which === site;
+  function fails(site: string): boolean {
+    calls.push(site);
+    if (site === which?.site) seen += 1;
+    if (brokenSites.length === 0) return site === which?.site && seen === which.nth;
     return brokenSites.length === 1 && next === site;
   }
 
@@ -62,7 +68,7 @@ export function breakDatabases(
       if (site === undefined) return inner(...given);
       const place = `${site} (${name})`;
       sites.add(place);
-      if (!fails(place, name)) return inner(...given);
+      if (!fails(place)) return inner(...given);
       brokenSites.push(place);
       if (when === 'after') await inner(...given);
       throw new AppError('STORAGE_UNAVAILABLE');
@@ -75,7 +81,7 @@ export function breakDatabases(
   return {
     sites,
     brokenSites,
-    counted: () => ({ calls, changes }),
+    calls,
     async aside(work) {
       lookers += 1;
       try {

@@ -1,6 +1,9 @@
 /** What the store holds of something that was asked for: a part of it is never right. */
 export type Stored = 'none' | 'whole' | 'half';
 
+/** The store has not answered in time: on a machine with more to do than it can, that happens without any fault. */
+export const LATE = 'call_timeout';
+
 /** Something was asked of a service once. One that is asked for again has another attempt. */
 export interface StepOperation {
   readonly kind: 'step';
@@ -39,7 +42,9 @@ function checkStep(attempts: readonly StepOperation[]): string[] {
     return [
       ...problems.map((problem) => `${name}: ${problem}`),
       ...(stored === 'half' ? [`${name} was done by half`] : []),
-      ...(outcome === 'unknown' && failedCalls === 0 ? [`${name} got ${code}, and the store had not failed`] : []),
+      ...(outcome === 'unknown' && failedCalls === 0 && code !== LATE
+        ? [`${name} got ${code}, and the store had not failed`]
+        : []),
       ...(refusal === undefined ? checkGranted(operation, mayBeDone) : checkRefused(operation, refusal, index > 0)),
     ];
   });

@@ -3,7 +3,7 @@ import { until } from '../../kit/until.ts';
 
 const TRIES = 5;
 /** After each step of the clock but the last. Then it waits as patiently as any test: the machine may have much to do. */
-const SOON_MS = 120;
+const SOON_MS = 400;
 
 /** Lets time pass until something has happened by itself, which is tried again after a while when it has failed. */
 export async function passUntil(
@@ -12,6 +12,7 @@ export async function passUntil(
   what: string,
   isDone: () => Promise<boolean>,
 ): Promise<void> {
+  if (await isDone()) return;
   for (let tries = 1; tries < TRIES; tries += 1) {
     await clock.advance(ms);
     if (await until(what, isDone, SOON_MS).catch(() => false)) return;

@@ -2,17 +2,17 @@ import { createScope } from '../../kit/create-scope.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { type BrokenCall, type BrokenDatabase, breakDatabases } from './broken-database.ts';
 import { type BrokenRun, checkRun, type Operation } from './check-operations.ts';
-import type { StepOperation } from './check-steps.ts';
+import { LATE, type StepOperation } from './check-steps.ts';
 import type { Asked, Scenario, Stage, Step } from './scenario.ts';
 
 export interface PlayedRun extends BrokenRun {
-  /** How many calls there were that could fail, and how many of them may have changed something. */
-  readonly counted: ReturnType<BrokenDatabase['counted']>;
+  /** Where each call that could fail came from. */
+  readonly calls: BrokenDatabase['calls'];
 }
 
 /** At most two calls fail in a run. */
 const ATTEMPTS = 3;
-const UNKNOWN = ['storage_unavailable', 'no_answer'];
+const UNKNOWN = ['storage_unavailable', 'no_answer', LATE];
 let logs = 0;
 
 /** One run of a scenario in which that call fails. */
@@ -60,7 +60,7 @@ export async function playScenario(
     brokenSites: [...database.brokenSites],
     sites: [...database.sites],
     operations,
-    counted: database.counted(),
+    calls: [...database.calls],
   };
 }
 

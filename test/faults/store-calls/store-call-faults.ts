@@ -1,4 +1,5 @@
 import type { FaultSuite } from '../fault-suite.ts';
+import { isChange } from './broken-database.ts';
 import { type BrokenRun, checkRun, checkSites, figuresOf } from './check-operations.ts';
 import { planFaults } from './plan-faults.ts';
 import { type PlayedRun, playScenario } from './play-scenario.ts';
@@ -12,7 +13,8 @@ const AT_ONCE = 4;
 
 /**
  * One run of a scenario for each call of the store in it, in which that call fails: once before the call has done
- * anything and, if it changes something, once after it. `cycles` is the most such runs for each service.
+ * anything and, if it changes something, once after it. `cycles` is the most such runs for each service: with fewer than
+ * that, one call of each place fails before and one after, which the seed chooses.
  */
 export const storeCallFaults: FaultSuite = async ({ cycles, seed, say }) => {
   const violations: string[] = [];
@@ -37,13 +39,12 @@ async function breakService(
   const untouched: { readonly scenario: Scenario; readonly run: PlayedRun }[] = [];
   for (const scenario of scenarios) {
     const run = await playScenario(scenario, { which: undefined, when: 'before' }, say);
-    say(
-      `${scenario.service}, ${scenario.name}: ${run.counted.calls} calls, ${run.counted.changes} of them change something`,
-    );
+    const changes = run.calls.filter(isChange).length;
+    say(`${scenario.service}, ${scenario.name}: ${run.calls.length} calls, ${changes} of them change something`);
     untouched.push({ scenario, run });
   }
   const runs: PlayedRun[] = untouched.map(({ run }) => run);
-  const counted = untouched.map(({ scenario, run }) => ({ scenario, ...run.counted }));
+  const counted = untouched.map(({ scenario, run }) => ({ scenario, calls: run.calls }));
   const planned = planFaults(counted, cycles, seed);
   const left = planned.values();
   const playNext = async (): Promise<void> => {
@@ -54,8 +55,7 @@ async function breakService(
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, playNext));
-  const all = counted.reduce((sum, { calls, changes }) => sum + calls + changes, 0);
-  if (planned.length === all) await breakMissed(scenarios, runs, say);
+  await breakMissed(scenarios, runs, say);
   return runs;
 }
 
@@ -66,7 +66,7 @@ async function breakMissed(scenarios: readonly Scenario[], runs: PlayedRun[], sa
   for (const site of missed(runs, reached)) {
     const first = runs.find(({ sites }) => sites.includes(site));
     for (const scenario of find(first?.scenario ?? '')) {
-      runs.push(await playScenario(scenario, { which: site, when: 'before' }, say));
+      runs.push(await playScenario(scenario, { which: { site, nth: 1 }, when: 'before' }, say));
     }
   }
   for (const site of missed(runs, reached)) {
