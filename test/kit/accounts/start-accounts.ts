@@ -46,6 +46,8 @@ export interface RunningAccounts extends AccountsClient {
   offerSetup(): Promise<string | undefined>;
   readonly owners: Accounts['owners'];
   readonly announce: Accounts['announce'];
+  /** Who brings a token, as the other services ask. */
+  readonly identify: Accounts['identify'];
   readonly routes: readonly Route[];
   reload(settings: AccountsSettings): void;
   close(): Promise<void>;
@@ -173,6 +175,7 @@ export async function startAccounts(scope: Scope, options: StartOptions = {}): P
     offerSetup: accounts.offerSetup,
     owners: accounts.owners,
     announce: accounts.announce,
+    identify: accounts.identify,
     routes: accounts.surface.routes,
     reload: accounts.reload,
     close,

@@ -63,6 +63,7 @@ export interface BridgeUnderTestOptions {
   readonly forwarding?: BridgeOptions['forwarding'];
   readonly settleMs?: BridgeOptions['settleMs'];
   readonly owners?: BridgeOptions['owners'];
+  readonly identify?: BridgeOptions['identify'];
   /** Signs its links: 32 bytes of this number; 7 unless given. */
   readonly linkKey?: number | undefined;
 }
@@ -126,6 +127,7 @@ export async function startBridge(scope: Scope, options: BridgeUnderTestOptions)
     retention: options.retention ?? { events: 0, audit: 0, jobs: 0 },
     network: options.network ?? systemCallbackNetwork,
     owners: options.owners,
+    identify: options.identify,
     settleMs: options.settleMs,
     ...(options.forwarding !== undefined && { forwarding: options.forwarding }),
   });

@@ -46,6 +46,8 @@ export interface StartOptions {
   readonly otlpEndpoint?: string;
   /** For ever, unless it is said. */
   readonly usageRetentionMs?: number;
+  /** What was asked and answered in calls: as long as their records, unless it is said. */
+  readonly contentRetentionMs?: number;
 }
 
 /** Retries at once: how long they wait is for the tests of the retry itself. */
@@ -85,6 +87,7 @@ export async function startCompletions(scope: Scope, options: StartOptions = {})
   const completions = createCompletions({
     settings: settingsOf(options.settings ?? {}),
     usageRetentionMs: options.usageRetentionMs ?? 0,
+    contentRetentionMs: options.contentRetentionMs ?? 0,
     otlpEndpoint: options.otlpEndpoint ?? '',
     programVersion: '0.0.0',
     database,

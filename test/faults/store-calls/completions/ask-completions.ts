@@ -18,10 +18,11 @@ const documented = Compile(ApiError);
 /** Calls completions, and looks whether a refusal is as it is documented and gives nothing away. */
 export function createAskCompletions(url: string, secrets: readonly string[]): AskCompletions {
   return async ({ method = 'GET', path, key, body }) => {
+    const isJson = body !== undefined && !(body instanceof FormData);
     const response = await fetch(`${url}${path}`, {
       method,
-      headers: { authorization: `Bearer ${key}`, ...(body !== undefined && { 'content-type': 'application/json' }) },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
+      headers: { authorization: `Bearer ${key}`, ...(isJson && { 'content-type': 'application/json' }) },
+      ...(body !== undefined && { body: body instanceof FormData ? body : JSON.stringify(body) }),
     });
     const text = await response.text();
     if (response.status < 400) return { told: text === '' ? {} : JSON.parse(text), code: '', problems: [] };
