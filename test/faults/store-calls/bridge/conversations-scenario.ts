@@ -10,9 +10,14 @@ import { temporaryFolder } from '../../../kit/running-program.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';
+import { storedOf } from '../stored-of.ts';
 import { createAskBridge, passUntilStored } from './ask-bridge.ts';
+import { createAskWorkbench } from './ask-workbench.ts';
 
 const TALK = 'talk';
+const WATCH = 'keep an eye on it';
+/** How often the agent looks whether the conversations of its commands are kept. */
+const LOOK_MS = 31_000;
 /** Two of these are more than a conversation keeps. */
 const LONG = JSON.stringify({ role: 'user', content: 'x'.repeat(2.5 * 1024 * 1024) });
 
@@ -27,13 +32,30 @@ export const conversationsScenario: Scenario = {
     const definition = { name: 'bridge', migrations: bridgeMigrations };
     const database = await openDatabase<BridgeSchema>({ ...definition, location, clock: systemClock });
     const { query } = database;
-    const store = createBuiltinConversationStore(database);
-    const { agent, requests } = scriptedAgent((index) => ({ text: [`answer ${index}`] }), { store, clock });
+    const conversations = createBuiltinConversationStore(database);
+    let looks = 0;
+    const store = {
+      ...conversations,
+      async has(conversationId: string) {
+        looks += 1;
+        return conversations.has(conversationId);
+      },
+    };
+    const command = { name: 'start_command', input: { command: 'sleep', args: ['60'] } };
+    const { agent, requests } = scriptedAgent(
+      (index, { messages }) =>
+        JSON.stringify(messages.at(-1)).includes(WATCH) ? { calls: [command] } : { text: [`answer ${index}`] },
+      { store, clock },
+    );
     const { url } = await startBridge(stage.scope, { providers: [agent], clock, database });
     const ask = createAskBridge(url, clock);
+    const rest = createAskWorkbench(url, clock);
     stage.watch(database);
 
-    const messages = () => query.selectFrom('builtin_messages').selectAll().orderBy('position').execute();
+    const allMessages = () => query.selectFrom('builtin_messages').selectAll().orderBy('position').execute();
+    let copied: readonly string[] = [];
+    const messages = async () =>
+      (await allMessages()).filter(({ conversation_id: id }) => copied.length === 0 || copied.includes(id));
     const openTurns = () => query.selectFrom('turns').select('id').where('ended_at', 'is', null).execute();
     const pause = () => passUntilStored(clock, async () => (await openTurns()).length === 0);
     const say = async (method: string, taskPrompt: string) => {
@@ -68,6 +90,18 @@ export const conversationsScenario: Scenario = {
       found: asked.includes('after much'),
     });
 
+    await say('session.message', WATCH);
+    await passUntil(clock, LOOK_MS, 'a look at the conversations of commands', async () => looks > 0);
+    copied = [...new Set((await messages()).map(({ conversation_id: id }) => id))];
+    await stage.step({
+      name: 'a copy',
+      ask: () => rest('POST', `sessions/${TALK}/fork`, { body: {} }),
+      async stored() {
+        const others = (await allMessages()).filter(({ conversation_id: id }) => !copied.includes(id));
+        return storedOf(others.length > 0);
+      },
+      pause,
+    });
     await stage.step({ name: 'the end of the session', ask: () => ask('session.close', { sessionId: TALK }), pause });
     const areGone = async () => (await messages()).length === 0;
     await passUntil(clock, 1000, 'the conversation to be removed', areGone).catch(() => undefined);

@@ -10,6 +10,7 @@ import { createAskBridge } from './ask-bridge.ts';
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 const REFUSED_ONCE = 'refused once';
+const REFUSED = 'refused always';
 const JOB = 'job-of-a-node';
 const IN_TURN =
   '{ rules: [{ methods: [session.start, app.jobs.submit], target: { selector: { role: x }, strategy: round_robin } }] }';
@@ -56,12 +57,18 @@ export const forwardingScenario: Scenario = {
     await message('a message to what is somebody else’s', 'of review');
     await start(REFUSED_ONCE);
     await message('a message to what was refused once', REFUSED_ONCE);
+    await stage.step({
+      name: 'a start that a node refuses',
+      ask: () => ask('session.start', { sessionId: REFUSED, taskPrompt: 'hello' }, asMain),
+      refusal: 'invalid_params',
+    });
     const submitted = await stage.step({
       name: 'a job',
       ask: () => ask('app.jobs.submit', { taskPrompt: 'hello', idempotencyKey: 'once' }, asMain),
       stored: isKnown(JOB),
     });
     await stage.step({ name: 'a look at it', ask: () => ask('app.jobs.get', { jobId: submitted?.jobId }, asMain) });
+    await stage.step({ name: 'the jobs of all nodes', ask: () => ask('app.jobs.list', {}, asMain) });
     await stage.step({ name: 'a cancel of the thread', ask: () => ask('session.cancel', { threadId: 'all' }, asMain) });
 
     const usedAt = async () => (await routes()).find(({ name }) => name === 'first')?.used_at ?? 0;
@@ -90,8 +97,13 @@ async function startPeer(scope: Scope, node: string, unheard: Set<string>, hear:
       return;
     }
     hear(about);
-    const result = method === 'app.jobs.submit' ? { jobId: JOB, sessionId: JOB } : {};
-    response.setHeader('content-type', 'application/json').end(JSON.stringify({ jsonrpc: '2.0', id, result }));
+    const results: Readonly<Record<string, object>> = {
+      'app.jobs.submit': { jobId: JOB, sessionId: JOB },
+      'app.jobs.list': { jobs: [], seenUntil: '' },
+    };
+    const error = { code: -32602, message: 'no', data: { code: 'INVALID_PARAMS' } };
+    const answer = about === REFUSED ? { error } : { result: results[method] ?? {} };
+    response.setHeader('content-type', 'application/json').end(JSON.stringify({ jsonrpc: '2.0', id, ...answer }));
   });
   return { url, more: 'role: x' };
 }

@@ -59,6 +59,10 @@ export const startScenario: Scenario = {
       },
       stored: async () => storedOf((await query.selectFrom('instances').select('id').execute()).length > 0),
     });
+    await stage.step({
+      name: 'the instances',
+      ask: () => askInside(bridgeErrors, async () => bridge?.bridge.instances()),
+    });
     const statuses = async () =>
       Promise.all([lost, retried].map(async ({ id }) => (await jobs.find(id))?.status ?? ''));
     const isSettled = async () => (await statuses()).every((status) => status === 'completed' || status === 'failed');
