@@ -293,6 +293,7 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
     },
     async answer(principal, id, answer) {
       const row = await find(principal, id);
+      if (row.state !== 'open') continueTurn(row);
       checkOpen(row);
       const { id: by } = principal.member ?? principal;
       const subject = await followLinks(askedSubject(row));
@@ -303,8 +304,9 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       try {
         await database.write([store.end(id, end), ...added]);
       } catch (error) {
-        if (errorCode(error) !== 'STORAGE_CONFLICT') throw error;
-        checkOpen(await find(principal, id));
+        if (errorCode(error) === 'STORAGE_CONFLICT') checkOpen(await find(principal, id));
+        // The answer may be stored although the store has failed, and nobody can give it again.
+        else keep(learn([id]));
         throw error;
       }
       const ended = { ...row, ...end };

@@ -10,6 +10,8 @@ import { bridgeMigrations } from '../../../src/bridge/storage/bridge-migrations.
 import type { BridgeSchema } from '../../../src/bridge/storage/bridge-schema.ts';
 import type { AskingTurn } from '../../../src/bridge/workbench/permission-rows.ts';
 import { createPermissions, type PermissionSettings } from '../../../src/bridge/workbench/permissions.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
+import { AppError } from '../../../src/platform/errors/app-error.ts';
 import type { Principal } from '../../../src/platform/identity/principal.ts';
 import { databasePlaces } from '../../kit/database-engines.ts';
 import { createFakeClock } from '../../kit/fake-clock.ts';
@@ -39,8 +41,9 @@ const ruleFor = (when: object, decision: 'allow' | 'deny') => ({
 describe('questions of turns on sqlite', () => {
   const places = databasePlaces('sqlite');
 
-  async function open(settings: Partial<PermissionSettings> = {}) {
-    const database = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+  async function open(settings: Partial<PermissionSettings> = {}, broken: Partial<Database<BridgeSchema>> = {}) {
+    const opened = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+    const database = { ...opened, ...broken };
     const clock = createFakeClock();
     let made = 0;
     const changes: Permission[] = [];
@@ -71,6 +74,35 @@ describe('questions of turns on sqlite', () => {
         return found.length === count ? found : undefined;
       });
     return { permissions, clock, turnOf, openOnes, changes, database };
+  }
+
+  for (const isReadLost of [false, true]) {
+    const how = isReadLost ? 'when it is given again' : 'immediately';
+    test(`an answer that was stored although the store failed continues its turn ${how}`, async () => {
+      let lost = 0;
+      const lose = () => {
+        lost -= 1;
+        return Promise.reject(new AppError('STORAGE_UNAVAILABLE'));
+      };
+      const inner = await places.open<BridgeSchema>({ name: 'bridge', migrations: bridgeMigrations });
+      const write = (async (...given: Parameters<typeof inner.write>) => {
+        const results = await inner.write(...given);
+        return lost > 0 ? lose() : results;
+      }) as typeof inner.write;
+      const readKeyed = (async (...given: Parameters<typeof inner.readKeyed>) =>
+        lost === 1 && isReadLost ? lose() : inner.readKeyed(...given)) as typeof inner.readKeyed;
+      const { query, statement, read } = inner;
+      const { permissions, turnOf, openOnes } = await open({}, { query, statement, read, write, readKeyed });
+      const reply = turnOf().ask(QUESTION, never);
+      const [asked] = await openOnes(1);
+      const answer = () => permissions.answer(MAIN, asked?.permissionId ?? '', { decision: 'allow' });
+      lost = isReadLost ? 2 : 1;
+      await assert.rejects(answer(), { code: 'STORAGE_UNAVAILABLE' });
+      await until('all that is to fail', () => lost === 0);
+      if (isReadLost) await assert.rejects(answer(), { code: 'PERMISSION_ANSWERED' });
+      assert.equal((await reply).optionId, 'yes');
+      await permissions.stop();
+    });
   }
 
   test('a turn asks people, unless the call, a rule or an editor decides', async () => {
