@@ -14,7 +14,7 @@ import { checkSteps, LATE, type StepOperation } from './faults/store-calls/check
 import { planFaults } from './faults/store-calls/plan-faults.ts';
 import { playScenario } from './faults/store-calls/play-scenario.ts';
 import type { Scenario } from './faults/store-calls/scenario.ts';
-import { SERVICES, sitesIn, storeCallSites } from './faults/store-calls/store-call-sites.ts';
+import { SERVICES, sharedCallSites, sitesIn, storeCallSites } from './faults/store-calls/store-call-sites.ts';
 
 const granted: StepOperation = {
   kind: 'step',
@@ -115,6 +115,19 @@ test('the places that call the store are read from the sources, each where its c
     'src/lab/a.ts:4 (write)',
   ]);
   for (const service of SERVICES) assert.ok(storeCallSites(service).length > 5, service);
+});
+
+test('places that only several instances reach are left out, each once, and each by a row of the table', () => {
+  for (const service of SERVICES) {
+    const shared = sharedCallSites(service).map(({ site }) => site);
+    assert.equal(new Set(shared).size, shared.length, service);
+    const counted = storeCallSites(service);
+    assert.deepEqual(
+      shared.filter((site) => counted.includes(site)),
+      [],
+    );
+  }
+  assert.equal(sharedCallSites('completions').length, 2);
 });
 
 test('every call is planned to fail once before it is done, and once after it if it changes something', () => {

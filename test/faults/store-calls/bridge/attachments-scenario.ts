@@ -1,7 +1,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { startBridge } from '../../../kit/bridge/start-bridge.ts';
-import { createScriptedProvider } from '../../../kit/scripted-provider.ts';
+import { createScriptedProvider, type TurnScript } from '../../../kit/scripted-provider.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Scenario } from '../scenario.ts';
@@ -17,7 +17,7 @@ const TEXT = 'y'.repeat(600 * KIB);
 const SETTINGS = 'bridge: { limits: { attachment_bytes_per_owner: 1468006, artifact_bytes_per_owner: 1468006 } }\n';
 
 /** Says how long its files are, and produces one. */
-const reader = createScriptedProvider('one', async ({ prompt, files = [], workingDirectory, report }) => {
+const script: TurnScript = async ({ prompt, files = [], workingDirectory, report }) => {
   const lengths = await Promise.all(files.map(async ({ path }) => (await readFile(path, 'utf8')).length));
   const path = join(workingDirectory, `${prompt}.txt`);
   await writeFile(path, TEXT);
@@ -30,7 +30,7 @@ const reader = createScriptedProvider('one', async ({ prompt, files = [], workin
   } as const;
   report({ kind: 'tool_call', ...tool });
   return { kind: 'completed', output: JSON.stringify(lengths), stopReason: 'end_turn' };
-});
+};
 
 /** Files for prompts: uploaded, given to turns and jobs, removed to make room and when they are old; and room for what turns produce. */
 export const attachmentsScenario: Scenario = {
@@ -39,7 +39,7 @@ export const attachmentsScenario: Scenario = {
   async play(stage) {
     const clock = createJumpingClock();
     const { url, database, folder } = await startBridge(stage.scope, {
-      providers: [reader],
+      providers: [createScriptedProvider('one', script)],
       clock,
       settings: SETTINGS,
     });

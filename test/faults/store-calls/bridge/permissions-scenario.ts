@@ -1,8 +1,9 @@
 import { setTimeout } from 'node:timers/promises';
 import { readForm } from '../../../../src/bridge/agents/question-form.ts';
 import { startBridge } from '../../../kit/bridge/start-bridge.ts';
-import { createScriptedProvider } from '../../../kit/scripted-provider.ts';
+import { createScriptedProvider, type TurnScript } from '../../../kit/scripted-provider.ts';
 import { FORM_SCHEMA } from '../../../kit/scripted-work.ts';
+import { until } from '../../../kit/until.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
 import type { Asked, Scenario } from '../scenario.ts';
@@ -11,6 +12,8 @@ import { createAskBridge } from './ask-bridge.ts';
 import { createAskWorkbench } from './ask-workbench.ts';
 
 const LOOK_MS = 10;
+/** So long that no question expires while this machine is busy. */
+const SETTINGS = 'bridge: { permission_timeout: 50m }\n';
 const FORM = 'fill a form';
 const OPTIONS = [
   { optionId: 'yes', name: 'Allow', kind: 'allow_once' },
@@ -21,7 +24,7 @@ const VALUES = { place: 'live', sure: true };
 const ENDED = ['permission_answered', 'permission_expired'];
 
 /** Asks for permission to run its prompt, or for a form, and says what was answered. */
-const asker = createScriptedProvider('asker', async ({ prompt, ask, signal }) => {
+const script: TurnScript = async ({ prompt, ask, signal }) => {
   const named = { toolCallId: 't', title: `run ${prompt}` };
   const form = readForm(FORM_SCHEMA);
   const question =
@@ -31,7 +34,7 @@ const asker = createScriptedProvider('asker', async ({ prompt, ask, signal }) =>
   const { optionId, values } = (await ask?.(question, signal)) ?? {};
   if (signal.aborted) return { kind: 'cancelled', output: '' };
   return { kind: 'completed', output: `${optionId} ${JSON.stringify(values)}`, stopReason: 'end_turn' };
-});
+};
 
 /** Questions of agents that people answer, rules that they make, and questions that nobody answers. */
 export const permissionsScenario: Scenario = {
@@ -39,7 +42,11 @@ export const permissionsScenario: Scenario = {
   service: 'bridge',
   async play(stage) {
     const clock = createJumpingClock();
-    const { url, root, database } = await startBridge(stage.scope, { providers: [asker], clock });
+    const { url, root, database } = await startBridge(stage.scope, {
+      providers: [createScriptedProvider('one', script)],
+      clock,
+      settings: SETTINGS,
+    });
     const ask = createAskBridge(url, clock);
     const rest = createAskWorkbench(url, clock);
     const { query } = database;
@@ -47,6 +54,7 @@ export const permissionsScenario: Scenario = {
 
     const openTurns = () => query.selectFrom('turns').select('id').where('ended_at', 'is', null).execute();
     const rows = () => query.selectFrom('permissions').selectAll().execute();
+    const isOpen = async (id: string) => (await rows()).some((row) => row.id === id && row.state === 'open');
     const pause = () =>
       passUntil(clock, 2000, 'the turn to be stored', async () => (await openTurns()).length === 0).catch(
         () => undefined,
@@ -73,6 +81,10 @@ export const permissionsScenario: Scenario = {
               const answered = await rest('POST', `permissions/${permissionId}/answer`, { body: answer });
               const isFine = ['', 'storage_unavailable', ...ENDED].includes(answered.code);
               problems.push(...answered.problems, ...(isFine ? [] : [`the answer was refused with ${answered.code}`]));
+              const isStored = !(await isOpen(permissionId));
+              if (isStored)
+                await until('the turn to go on', () => isOver).catch((error) => problems.push(String(error)));
+              if (isStored && !isOver) await ask('session.cancel', { sessionId });
             }
             await setTimeout(LOOK_MS);
           }

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { startBridge } from '../../../kit/bridge/start-bridge.ts';
-import { createScriptedProvider, endless } from '../../../kit/scripted-provider.ts';
+import { createScriptedProvider, endless, type TurnScript } from '../../../kit/scripted-provider.ts';
 import { until } from '../../../kit/until.ts';
 import { createJumpingClock } from '../jumping-clock.ts';
 import { passUntil } from '../pass-until.ts';
@@ -16,7 +16,7 @@ const LONG = 'say much';
 /** Two of these are more than one outcome holds. */
 const PART = 'x'.repeat(2_100_000);
 
-const worker = createScriptedProvider('one', async (turn) => {
+const script: TurnScript = async (turn) => {
   const { prompt, workingDirectory, report } = turn;
   if (prompt === ENDLESS) return endless(turn);
   if (prompt === LONG) {
@@ -36,7 +36,7 @@ const worker = createScriptedProvider('one', async (turn) => {
   report({ kind: 'tool_call', ...tool });
   report({ kind: 'text', text: prompt });
   return { kind: 'completed', output: prompt, stopReason: 'end_turn' };
-});
+};
 
 /** What the console shows and changes: the list of sessions, their history, copies of them, what waits. */
 export const workbenchScenario: Scenario = {
@@ -44,7 +44,10 @@ export const workbenchScenario: Scenario = {
   service: 'bridge',
   async play(stage) {
     const clock = createJumpingClock();
-    const { url, root, database } = await startBridge(stage.scope, { providers: [worker], clock });
+    const { url, root, database } = await startBridge(stage.scope, {
+      providers: [createScriptedProvider('one', script)],
+      clock,
+    });
     const ask = createAskBridge(url, clock);
     const rest = createAskWorkbench(url, clock);
     const { query } = database;
