@@ -227,7 +227,7 @@ function loggedBytes(rails: Guardrails, stream: OpenedStream<Buffer>, call: Chec
 
 /**
  * Relays a stream unchanged, and calls `see` with each piece. What cannot be seen, such as calls that are too long or nested too
- * deeply, is relayed all the same: an error here would be one of the whole program.
+ * deeply, is relayed anyway: an error here would be one of the whole program.
  */
 function tapped<Piece>(
   stream: OpenedStream<Piece>,
