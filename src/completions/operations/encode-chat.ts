@@ -101,6 +101,8 @@ export interface ChatWork {
   readonly translated?: boolean | undefined;
   /** Whose call it is, and what is noted of it. */
   readonly call?: { readonly holder: KeyHolder; readonly record: CallRecord };
+  /** Without a `call`: where to note what an answer that failed has used. */
+  readonly spending?: Pick<CallRecord, 'spent'>;
   readonly promptTokens: number;
   /** The same for every try of one call, so that an upstream can recognise a repetition. */
   readonly idempotencyId: string;

@@ -2,7 +2,7 @@ import { type Clock, pause } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { DEMO_API, demoDrops, type EchoAnswer, echo, playAgent, readBehaviour } from '../apis/demo-models.ts';
 import type { FindApi, KnownModel, UsableApi } from '../apis/model-api.ts';
-import type { ChatChunk, ChatCompletion, ChunkDelta } from '../contract/chat.ts';
+import type { ChatChunk, ChatCompletion, ChunkDelta, Usage } from '../contract/chat.ts';
 import { isVertexClaude } from '../dialects/anthropic/vertex-claude.ts';
 import { cacheMarkers, markStablePrefix } from '../dialects/conversation.ts';
 import type { CodecName, Dialect, DialectContext } from '../dialects/dialect.ts';
@@ -129,20 +129,24 @@ interface WholeOptions {
   readonly hide: HideSecrets;
 }
 
+function noteSpent({ call, spending = call?.record }: ChatWork, usage: Usage): void {
+  if (spending !== undefined) addSpent(spending, usage, false);
+}
+
 function readWhole(body: Buffer, { asBytes, dialect, context, work, hide }: WholeOptions) {
   if (asBytes && isUsual(body)) {
     const found = findUsage(body);
     if (found !== undefined) {
       const { usage } = found;
       if (!isWholeJson(body, found)) {
-        if (work.call !== undefined) addSpent(work.call.record, usage, false);
+        noteSpent(work, usage);
         throw upstreamError('its answer is not whole');
       }
       return { kind: 'bytes', body, measured: { usage, estimated: usage.estimated === true } } as const;
     }
   }
   const { completion, failure, usage: spent } = dialect.decodeResponse(parse(body), context);
-  if (spent !== undefined && work.call !== undefined) addSpent(work.call.record, spent, false);
+  if (spent !== undefined) noteSpent(work, spent);
   if (failure !== undefined) throw failureToError(failure, hide);
   if (completion.usage !== undefined) {
     const { usage } = completion;

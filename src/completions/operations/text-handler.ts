@@ -59,7 +59,7 @@ export function createTextHandler(options: TextHandlerOptions) {
     async function asChat(attempt: Attempt): Promise<OpenedChat> {
       const { request: chat, dropped } = textAsChat(request);
       if (strict && dropped[0] !== undefined) throw new AppError('UNSUPPORTED_PARAMETER', { param: dropped[0] });
-      const form = { bytes: undefined, answerAsBytes: false, strict, promptTokens, idempotencyId };
+      const form = { bytes: undefined, answerAsBytes: false, strict, promptTokens, idempotencyId, spending: record };
       const opened = await openChat(attempt, { ...answer, ...form, request: chat }, presence);
       record.dropped = [...dropped, ...opened.dropped];
       return family === 'openai' ? pipeline.showCost(call, opened) : opened;

@@ -133,6 +133,10 @@ test('answers that a model spoilt are charged, with each try', async (t) => {
   assert.match(await streamed.clone().text(), /is malformed/);
   assert.equal(await costs(streamed), 0.000025);
 
+  upstream.script(answers({ candidates, usageMetadata }));
+  const text = await post('/v1/completions', { model: 'gem/tokens', prompt: 'Hello' }, { headers: as(MASTER) });
+  assert.equal(await costs(text), 0.000075, 'a prompt that becomes a chat');
+
   const usage = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 };
   const failed = { index: 0, finish_reason: 'error', error: { message: 'it broke', code: 502 }, message: {} };
   const billed = { finish_reason: 'ERROR', message: {}, usage: { tokens: { input_tokens: 11, output_tokens: 7 } } };
