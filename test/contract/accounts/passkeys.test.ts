@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, test } from 'node:test';
 import type { LoggedIn } from '../../kit/accounts/accounts-client.ts';
-import { base64url, createAuthenticator, originOf, UP, UV } from '../../kit/accounts/authenticator.ts';
+import { AT, base64url, createAuthenticator, originOf, UP, UV } from '../../kit/accounts/authenticator.ts';
 import { auditOf, loggedInAs } from '../../kit/accounts/people.ts';
 import { accountsSettingsOf, type RunningAccounts, startAccounts } from '../../kit/accounts/start-accounts.ts';
 

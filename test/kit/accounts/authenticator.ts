@@ -4,7 +4,7 @@ import type { RunningAccounts } from './start-accounts.ts';
 
 export const UP = 0x01;
 export const UV = 0x04;
-const AT = 0x40;
+export const AT = 0x40;
 
 const sha256 = (data: Uint8Array | string) => createHash('sha256').update(data).digest();
 export const base64url = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64url');

@@ -53,7 +53,7 @@ export const runnersScenario: Scenario = {
       const signal = new AbortController().signal;
       const nobodyListens = () => undefined;
       const call = { method, params, id: '1', caller: undefined, signal, requestId: 'test' };
-      return askInside(bridgeErrors, () => dispatch({ ...call, notify: nobodyListens, accept: nobodyListens }));
+      return askInside(bridgeErrors, async () => dispatch({ ...call, notify: nobodyListens, accept: nobodyListens }));
     };
     const inside = <Result>(name: string, work: () => Promise<Result>) =>
       stage.step({ name, ask: () => askInside(bridgeErrors, work) });

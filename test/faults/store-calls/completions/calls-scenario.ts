@@ -44,7 +44,9 @@ export const callsScenario: Scenario = {
       const signal = new AbortController().signal;
       const nobodyListens = () => undefined;
       const call = { method, params, id: '1', caller: undefined, signal, requestId: 'test' };
-      return askInside(completionsErrors, () => dispatch({ ...call, notify: nobodyListens, accept: nobodyListens }));
+      return askInside(completionsErrors, async () =>
+        dispatch({ ...call, notify: nobodyListens, accept: nobodyListens }),
+      );
     };
     stage.watch(database);
 
