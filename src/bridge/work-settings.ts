@@ -22,7 +22,7 @@ export const permissionSettings = {
           pattern: '^(?!~).{0,500}$',
           expects: 'a pattern of at most 500 characters, with the whole path of a home folder in place of `~`',
           description:
-            'A pattern for paths, absolute, from the working directory, or with `**` in front: `**/.env*`. `*`, `?`, `[a-z]`, `{a,b}` and `**` also match hidden names. A deny ignores case. Both look at the path and at where its links lead.',
+            'A pattern for paths, absolute, from the working directory, or with `**` in front: `**/.env*`. `*`, `?`, `[a-z]`, `{a,b}` and `**` also match hidden names. A deny ignores case, and of a folder counts for everything inside. Both look at the path and at where its links lead.',
         }),
       }),
       // biome-ignore lint/suspicious/noThenProperty: the name of the setting; its value is a text

@@ -8,12 +8,10 @@ import { TENANT } from '../principal.ts';
 import type { PermissionRow, PermissionRuleRow } from '../storage/bridge-schema.ts';
 import type { PermissionEnd } from '../storage/workbench-stores.ts';
 import {
-  optionFor,
   type PermissionRule,
   type PermissionSetting,
   type PermissionSubject,
   RULE_MEMBERS,
-  rulesFrom,
   ruleText,
   subjectOf,
 } from './permission-rules.ts';
@@ -272,4 +270,35 @@ export function replyByRule(optionId: string | undefined, rule: NamedRule | unde
   const { ruleId } = rule;
   const text = cutText(ruleText(rule), MAX_RULE_TEXT);
   return { optionId, rule: { ...(ruleId !== undefined && { ruleId }), text } };
+}
+
+const WANTED = { allow: ['allow_once', 'allow_always'], deny: ['reject_once', 'reject_always'] } as const;
+
+/** Returns the option of a question for a decision: `once` before `always`, because the next question may be a different one. */
+export function optionFor(
+  decision: 'allow' | 'deny',
+  options: readonly PermissionOption[],
+): PermissionOption | undefined {
+  return WANTED[decision].flatMap((kind) => options.find((option) => option.kind === kind) ?? [])[0];
+}
+
+/** Returns the rules that remember an answer: for exactly this command, or exactly these paths. Empty if there is neither. */
+export function rulesFrom(subject: PermissionSubject, decision: 'allow' | 'deny'): readonly PermissionRule[] {
+  const { kind, command, words, paths } = subject;
+  const exact = { kind, isExact: true, decision };
+  if (command !== undefined) return withPaths({ ...exact, command }, subject);
+  // What a shell interprets is never allowed by a rule, but it can be denied.
+  if (words.length > 0) return decision === 'deny' ? [{ ...exact, command: words }] : [];
+  return paths.length === 0 ? [] : withPaths(exact, subject);
+}
+
+/** A rule for each path of a subject. */
+function withPaths(rule: PermissionRule, { paths, realPaths }: PermissionSubject): readonly PermissionRule[] {
+  if (paths.length === 0) return [rule];
+  if (rule.decision === 'deny') {
+    const all = new Set([...paths, ...realPaths].filter((path) => path !== undefined));
+    return [...all].map((path) => ({ ...rule, path }));
+  }
+  // A link may lead elsewhere by the time that the rule counts.
+  return paths.every((path, index) => realPaths[index] === path) ? paths.map((path) => ({ ...rule, path })) : [];
 }

@@ -2,7 +2,7 @@ import { lstat, readlink, realpath } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, dirname, isAbsolute, join, normalize, relative, resolve } from 'node:path';
 import { errorCode } from '../../platform/errors/app-error.ts';
-import type { PermissionOption, PermissionQuestion } from '../agents/agent-provider.ts';
+import type { PermissionQuestion } from '../agents/agent-provider.ts';
 import { MAX_PATTERN, type PathPattern, readGlob } from '../agents/builtin/tools/walk-folder.ts';
 import { PATH_MEMBERS, pathsIn } from '../agents/file-changes.ts';
 
@@ -32,6 +32,8 @@ export interface PermissionSubject {
   /** Where each of them leads when links are followed. Undefined: that is not known. */
   readonly realPaths: readonly (string | undefined)[];
   readonly folder: string;
+  /** Where `folder` leads. */
+  readonly realFolder: string;
   /** The folders other than `folder` in which a command runs. */
   readonly commandFolders: readonly string[];
 }
@@ -48,7 +50,7 @@ export function decide(
   rules: readonly PermissionRule[],
   setting: PermissionSetting,
 ): 'ask' | 'allow' | 'deny' {
-  const denied = rules.some((rule) => rule.decision === 'deny' && denies(rule, subject));
+  const denied = rules.some(deniesOf(subject));
   if (setting === 'deny' || denied) return 'deny';
   return isAllowed(subject, rules) ? 'allow' : (setting ?? 'allow');
 }
@@ -77,7 +79,7 @@ export function ruleBehind<Rule extends PermissionRule>(
   rules: readonly Rule[],
   decision: 'allow' | 'deny',
 ): Rule | undefined {
-  if (decision === 'deny') return rules.find((rule) => rule.decision === 'deny' && denies(rule, subject));
+  if (decision === 'deny') return rules.find(deniesOf(subject));
   if (!isAllowed(subject, rules)) return undefined;
   const [first, real] = [subject.paths.slice(0, 1), subject.realPaths.slice(0, 1)];
   const allowing = (one: PermissionSubject) => rules.find((rule) => isAllowed(one, [rule]));
@@ -115,23 +117,43 @@ function fitsKindAndCommand({ kind, command, isExact = false }: PermissionRule, 
   return !isExact || given.length === command.length;
 }
 
-/** A deny is broad: the words may be anywhere in the command, also after another program or inside a script. */
-function denies(rule: PermissionRule, subject: PermissionSubject): boolean {
-  const { kind, command, path, isExact = false } = rule;
-  const { paths, realPaths, words, bareWords, folder, commandFolders } = subject;
-  if (kind !== undefined && kind !== subject.kind) return false;
-  const isHeld = (one: readonly string[]) => command === undefined || holds(one, command, isExact);
-  // A remembered command has its quoted words whole, and its folder or input at its end.
-  if (!isHeld(words) && !isHeld(bareWords) && !isHeld(subject.command ?? [])) return false;
-  if (path === undefined) return true;
-  if (areTooMany(paths)) return true;
-  const fits = pathsOf(rule, folder);
-  const isFitting = (one: string | undefined) => one !== undefined && fits(one);
-  const named = [...words, ...bareWords].flatMap(pathsOfWord);
-  return (
-    [...paths, ...realPaths, ...commandFolders].some(isFitting) ||
-    [folder, ...commandFolders].some((base) => named.some((one) => fits(fromHome(one) ?? resolve(base, one))))
-  );
+/**
+ * A deny is broad: the words may be anywhere in the command, also after another program or inside a script, and what it says of a folder
+ * counts for everything inside.
+ */
+function deniesOf(subject: PermissionSubject): (rule: PermissionRule) => boolean {
+  const { paths, words, bareWords, folder } = subject;
+  let touched: ReturnType<typeof touchedPaths> | undefined;
+  return (rule) => {
+    const { kind, command, path, isExact = false, decision } = rule;
+    if (decision !== 'deny' || (kind !== undefined && kind !== subject.kind)) return false;
+    const isHeld = (one: readonly string[]) => command === undefined || holds(one, command, isExact);
+    // A remembered command has its quoted words whole, and its folder or input at its end.
+    if (!isHeld(words) && !isHeld(bareWords) && !isHeld(subject.command ?? [])) return false;
+    if (path === undefined || areTooMany(paths)) return true;
+    const fits = pathsOf(rule, folder);
+    touched ??= touchedPaths(subject);
+    return touched.named.some(fits) || (!isExact && touched.above.some(fits));
+  };
+}
+
+/** The paths that a question is about, in its command too, and the folders that they lie in. */
+function touchedPaths(subject: PermissionSubject) {
+  const { paths, realPaths, words, bareWords, folder, realFolder, commandFolders } = subject;
+  const named = new Set([...paths, ...realPaths.filter((one) => one !== undefined), ...commandFolders]);
+  for (const word of [...words, ...bareWords].flatMap(pathsOfWord)) {
+    for (const base of [folder, ...commandFolders]) named.add(fromHome(word) ?? resolve(base, word));
+  }
+  const above = new Set<string>();
+  for (const path of named) {
+    for (let at = path; at !== folder && at !== realFolder && at !== dirname(at) && !above.has(dirname(at)); ) {
+      at = dirname(at);
+      above.add(at);
+    }
+  }
+  // A rule for the folder of the session says nothing about what is inside.
+  for (const own of [folder, realFolder]) above.delete(own);
+  return { named: [...named], above: [...above] };
 }
 
 /** What a shell makes of `~/.ssh`. Agents write home folders like this, and rules have their whole paths. */
@@ -244,6 +266,7 @@ export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder
     paths,
     realPaths: paths,
     folder,
+    realFolder: folder,
     commandFolders,
   };
 }
@@ -275,7 +298,7 @@ export async function followLinks(subject: PermissionSubject): Promise<Permissio
     const some = paths.slice(at, at + FOLLOWED_AT_ONCE);
     realPaths.push(...(await Promise.all(some.map((path) => realPathOf(path)))));
   }
-  return { ...subject, realPaths };
+  return { ...subject, realPaths, realFolder: (await realPathOf(subject.folder)) ?? subject.folder };
 }
 
 /** A deny counts also for where the folder that it names leads: `/var/run/docker.sock` is `/run/docker.sock`. */
@@ -349,35 +372,4 @@ function plainWords(command: string | readonly string[]): readonly string[] | un
 
 function textsOf(value: unknown): readonly string[] {
   return [value].flat().filter((one): one is string => typeof one === 'string' && one !== '');
-}
-
-const WANTED = { allow: ['allow_once', 'allow_always'], deny: ['reject_once', 'reject_always'] } as const;
-
-/** Returns the option of a question for a decision: `once` before `always`, because the next question may be a different one. */
-export function optionFor(
-  decision: 'allow' | 'deny',
-  options: readonly PermissionOption[],
-): PermissionOption | undefined {
-  return WANTED[decision].flatMap((kind) => options.find((option) => option.kind === kind) ?? [])[0];
-}
-
-/** Returns the rules that remember an answer: for exactly this command, or exactly these paths. Empty if there is neither. */
-export function rulesFrom(subject: PermissionSubject, decision: 'allow' | 'deny'): readonly PermissionRule[] {
-  const { kind, command, words, paths } = subject;
-  const exact = { kind, isExact: true, decision };
-  if (command !== undefined) return withPaths({ ...exact, command }, subject);
-  // What a shell interprets is never allowed by a rule, but it can be denied.
-  if (words.length > 0) return decision === 'deny' ? [{ ...exact, command: words }] : [];
-  return paths.length === 0 ? [] : withPaths(exact, subject);
-}
-
-/** A rule for each path of a subject. */
-function withPaths(rule: PermissionRule, { paths, realPaths }: PermissionSubject): readonly PermissionRule[] {
-  if (paths.length === 0) return [rule];
-  if (rule.decision === 'deny') {
-    const all = new Set([...paths, ...realPaths].filter((path) => path !== undefined));
-    return [...all].map((path) => ({ ...rule, path }));
-  }
-  // A link may lead elsewhere by the time that the rule counts.
-  return paths.every((path, index) => realPaths[index] === path) ? paths.map((path) => ({ ...rule, path })) : [];
 }

@@ -3,12 +3,12 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promis
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { rulesFrom } from '../../../src/bridge/workbench/permission-rows.ts';
 import {
   decide,
   deniedPaths,
   followLinks,
   type PermissionRule,
-  rulesFrom,
   subjectOf,
   withRealFolders,
 } from '../../../src/bridge/workbench/permission-rules.ts';
@@ -218,6 +218,11 @@ test('hostile: a deny for paths holds in hidden folders, in any case, for the fo
     [run('cat "$HOME/.ssh/id"'), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
     [run(`cat "\${HOME}"/.ssh/id`), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
     [about('read', { path: '~/.ssh/id' }), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
+    // What lies in a folder that a rule names without `/**`.
+    [edit('secrets/deep/key'), { path: 'secrets', decision: 'deny' }],
+    [run('cat secrets/key'), { path: '**/Secrets', decision: 'deny' }],
+    [run('cat ../other/a/key'), { path: '/work/other', decision: 'deny' }],
+    [about('execute', { command: 'cat key', cwd: 'secrets/deep' }), { path: 'secrets', decision: 'deny' }],
   ] as const) {
     assert.equal(decide(subject, [rule], 'allow'), 'deny', JSON.stringify([subject, rule]));
   }
@@ -229,6 +234,13 @@ test('hostile: a deny for paths holds in hidden folders, in any case, for the fo
     assert.equal(decide(subject, [denyFolder], 'allow'), 'deny', `a folder is no pattern: ${folder}`);
     const wrong = { ...subject, paths: ['/work/x/secrets/a'], realPaths: ['/work/x/secrets/a'] };
     assert.equal(decide(wrong, [denyFolder], 'allow'), 'allow', folder);
+  }
+  // A folder that the session lies in, or has, is not one that its files lie in.
+  for (const path of ['**/project', '**/work', '/work', '/work/project', '.', 'secret']) {
+    const outer: PermissionRule = { path, decision: 'deny' };
+    for (const subject of [edit('secrets/key'), run('cat secrets/key')]) {
+      assert.equal(decide(subject, [outer], 'allow'), 'allow', `${path} ${subject.kind}`);
+    }
   }
   // An allow is not broad.
   assert.equal(decide(edit('SRC/a.ts'), [allowSources], 'ask'), 'ask');
@@ -258,6 +270,15 @@ test('hostile: rules look where links lead', async () => {
     await symlink('/', join(folder, 'src/all'));
     await symlink('../.env.new', join(folder, 'src/later.txt'));
     await symlink('circle', join(folder, 'src/circle'));
+    await symlink('src', join(folder, 'linked'));
+    const question = { toolCallId: 't', title: '', toolKind: 'edit', input: { path: 'a' }, options: [] };
+    const inLinked = subjectOf(question, join(folder, 'linked'));
+    const denySource: PermissionRule = { path: '**/src', decision: 'deny' };
+    assert.equal(
+      decide(await followLinks(inLinked), [denySource], 'allow'),
+      'allow',
+      'the folder of the session itself',
+    );
     const of = (path: string, kind = 'edit') =>
       followLinks(subjectOf({ toolCallId: 't', title: '', toolKind: kind, input: { path }, options: [] }, folder));
     for (const path of ['src/notes.txt', `src/all${folder}/.env`, 'src/later.txt']) {
