@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises';
 import type { DatabaseLocation, SqlConnection } from './database.ts';
 import { type DatabaseDefinition, refuseNewerSchema } from './migrations.ts';
 import { openEngine } from './open-engine.ts';
-import { useSqliteFile } from './sqlite/sqlite-file.ts';
+import { refuseUnfinished, useSqliteFile } from './sqlite/sqlite-file.ts';
 import { hasColumn, hasTable, MIGRATIONS_TABLE, readFact, SECRET_KEY_FACT } from './tables.ts';
 
 export interface DatabaseState {
@@ -23,6 +23,7 @@ export async function inspectDatabase(
   location: DatabaseLocation,
 ): Promise<DatabaseState> {
   if (location.engine === 'sqlite') {
+    await refuseUnfinished(location.file, definition.name);
     const found = await stat(location.file).catch(() => undefined);
     if (found === undefined || found.size === 0) return NEW;
   }

@@ -6,7 +6,7 @@ import { createQueryBuilder, isSelect } from './kysely-dialect.ts';
 import { type DatabaseDefinition, migrate } from './migrations.ts';
 import { openEngine, runTransaction } from './open-engine.ts';
 import type { SqliteLimits } from './sqlite/sqlite-engine.ts';
-import { copySqliteFile, emptySqliteLog, foldLog, makeNewFile } from './sqlite/sqlite-file.ts';
+import { copySqliteFile, emptySqliteLog, foldLog, makeNewFile, refuseUnfinished } from './sqlite/sqlite-file.ts';
 import { compileStatement, type Runnable, type StatementResult } from './statement.ts';
 
 export interface DatabaseOptions extends DatabaseDefinition {
@@ -20,6 +20,8 @@ const CHECK_TIMEOUT_MS = 2000;
 
 /** Opens a service's database and brings its schema up to date. */
 export async function openDatabase<Schema>(options: DatabaseOptions): Promise<Database<Schema>> {
+  const { location, name } = options;
+  if (location.engine === 'sqlite') await refuseUnfinished(location.file, name);
   const engine = await openEngine(options.location, options.limits);
   try {
     await bringUpToDate(engine, options);

@@ -112,6 +112,12 @@ export const platformErrors = {
     message:
       'The target database "{name}" is not empty; choose an empty one. trestle restore overwrites the data with --replace.',
   },
+  RESTORE_UNFINISHED: {
+    status: 503,
+    rpc: -32603,
+    message:
+      'A restore was interrupted while it replaced the database "{name}" and others; run trestle restore with --replace again.',
+  },
   SCHEMA_IN_USE: {
     status: 503,
     rpc: -32603,

@@ -9,6 +9,7 @@ import {
   restoreDatabases,
 } from '../../../src/platform/database/backup/database-backup.ts';
 import type { Database } from '../../../src/platform/database/database.ts';
+import { inspectDatabase } from '../../../src/platform/database/inspect-database.ts';
 import { ownSqliteFile } from '../../../src/platform/database/sqlite/sqlite-file.ts';
 import { digestTables } from '../../../src/platform/database/tables.ts';
 import { AppError } from '../../../src/platform/errors/app-error.ts';
@@ -197,6 +198,28 @@ describe('a damaged or foreign backup', () => {
     await backUpDatabases({ databases: [database], folder, programVersion: '1', clock: systemClock });
     return folder;
   }
+
+  test('databases that a restore has replaced in part are opened only after a restore to the end', async () => {
+    const folder = join(places.folder(), 'of-two');
+    const databases = [await places.open<SampleSchema>(sampleDatabase)];
+    databases.push(await places.open<SampleSchema>({ ...sampleDatabase, name: 'second' }));
+    await backUpDatabases({ databases, folder, programVersion: '1', clock: systemClock });
+    const targets = databases.map(({ name }) => ({ ...sampleDatabase, name, location: places.location() }));
+    const [first, last] = targets;
+    assert.ok(first !== undefined && last?.location.engine === 'sqlite');
+    const open = (target: typeof first) => places.open<SampleSchema>(target, { location: target.location });
+    const replace = () => restoreDatabases({ folder, targets, clock: systemClock, replace: true });
+    // The last file cannot take its place when the first one has.
+    await mkdir(last.location.file);
+    await assert.rejects(replace(), { code: 'EISDIR' });
+    await rm(last.location.file, { recursive: true });
+    for (const target of targets) {
+      await assert.rejects(open(target), { code: 'RESTORE_UNFINISHED' });
+      await assert.rejects(inspectDatabase(target, target.location), { code: 'RESTORE_UNFINISHED' });
+    }
+    await replace();
+    for (const target of targets) await open(target);
+  });
 
   test('a file that changed by a byte is refused', async () => {
     const folder = await makeBackup('changed');

@@ -12,7 +12,15 @@ import { exists, makeFolder } from '../../files/make-folder.ts';
 import type { Database, DatabaseLocation, Engine, SqlConnection } from '../database.ts';
 import { type DatabaseDefinition, migrate, refuseNewerSchema } from '../migrations.ts';
 import { openEngine } from '../open-engine.ts';
-import { foldLog, makePrivateFile, type Ownership, ownSqliteFile, useSqliteFile } from '../sqlite/sqlite-file.ts';
+import {
+  foldLog,
+  makePrivateFile,
+  markUnfinished,
+  type Ownership,
+  ownSqliteFile,
+  removeUnfinishedMark,
+  useSqliteFile,
+} from '../sqlite/sqlite-file.ts';
 import { compareDigests, digestTables, holdsRows, type TableDigest } from '../tables.ts';
 import { copyDatabases } from './copy-into.ts';
 
@@ -236,19 +244,30 @@ async function refuseFilledFile({ name, location }: RestoreTarget): Promise<void
 
 /**
  * Puts all databases back, or none: schemas in one transaction; files are copied first, and then take their places one after the
- * other, which needs no room on the disk.
+ * other, which needs no room on the disk. Should the program be killed between two of them, none is opened until a restore has ended.
  */
 async function putBack(targets: readonly PreparedRestore[], clock: Clock, replace: boolean): Promise<void> {
   await using opened = new AsyncDisposableStack();
   const copies: Parameters<typeof copyDatabases>[0][number][] = [];
+  const files: string[] = [];
   const places: (() => Promise<void>)[] = [];
   for (const target of targets) {
     const { location, source } = target;
-    if (location.engine === 'sqlite') places.push(await prepareFile(source, location.file, opened));
-    else copies.push({ from: await openCopy(target, clock, opened), to: { ...target, clock, replace } });
+    if (location.engine === 'sqlite') {
+      files.push(location.file);
+      places.push(await prepareFile(source, location.file, opened));
+    } else copies.push({ from: await openCopy(target, clock, opened), to: { ...target, clock, replace } });
   }
   await copyDatabases(copies);
+  for (const file of files) await markUnfinished(file);
+  await syncFolders(files);
   for (const takePlace of places) await takePlace();
+  await syncFolders(files);
+  for (const file of files) await removeUnfinishedMark(file);
+}
+
+async function syncFolders(files: readonly string[]): Promise<void> {
+  for (const folder of new Set(files.map((file) => dirname(file)))) await syncFolder(folder);
 }
 
 /** A copy of the file, because it is brought up to date first: the backup itself stays as it is. */
@@ -284,7 +303,6 @@ async function prepareFile(source: string, file: string, opened: AsyncDisposable
     if ((await sizeOf(file)) > 0) await foldLog(file).catch(() => undefined);
     for (const rest of [`${file}-wal`, `${file}-shm`, `${file}-journal`]) await rm(rest, { force: true });
     await rename(partial, file);
-    await syncFolder(dirname(file));
   };
 }
 

@@ -1,5 +1,5 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { chmod, open } from 'node:fs/promises';
+import { access, chmod, open, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -51,6 +51,26 @@ export async function makePrivateFile(file: string): Promise<void> {
   } catch (cause) {
     throw new AppError('STORAGE_UNAVAILABLE', {}, { cause });
   }
+}
+
+/** A file beside a database says that a restore replaces it and others. It stays where the restore does not end. */
+const unfinishedMark = (file: string) => `${file}.unfinished`;
+
+export async function markUnfinished(file: string): Promise<void> {
+  await makePrivateFile(unfinishedMark(file));
+}
+
+export async function removeUnfinishedMark(file: string): Promise<void> {
+  await rm(unfinishedMark(file), { force: true });
+}
+
+/** Throws RESTORE_UNFINISHED: databases of two moments are never opened together. */
+export async function refuseUnfinished(file: string, name: string): Promise<void> {
+  const isMarked = await access(unfinishedMark(file)).then(
+    () => true,
+    () => false,
+  );
+  if (isMarked) throw new AppError('RESTORE_UNFINISHED', { name });
 }
 
 /** Copies the write-ahead log into the file and empties it, unless a reader needs the log for longer than a moment. */
