@@ -1,4 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { createScope } from '../../kit/create-scope.ts';
+import type { FakeClock } from '../../kit/fake-clock.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { type BrokenCall, type BrokenDatabase, breakDatabases } from './broken-database.ts';
 import { type BrokenRun, checkRun, type Operation } from './check-operations.ts';
@@ -13,6 +15,10 @@ export interface PlayedRun extends BrokenRun {
 /** At most two calls fail in a run. */
 const ATTEMPTS = 3;
 const UNKNOWN = ['storage_unavailable', 'no_answer', LATE];
+const END_PAUSE_MS = 50;
+const PATIENT_END_MS = 1000;
+const MOST_END_MS = 60_000;
+const PASSED_AT_ONCE_MS = 1000;
 let logs = 0;
 
 /** One run of a scenario in which that call fails. */
@@ -24,6 +30,7 @@ export async function playScenario(
   logs += 1;
   const log = openOperationLog<Operation>(`store-calls-${scenario.service}-${logs}`);
   const scope = createScope();
+  const clocks: FakeClock[] = [];
   let database = breakDatabases([], broken);
   const uncaught = (error: unknown) => log.note({ kind: 'uncaught', error: String(error) });
   process.on('unhandledRejection', uncaught);
@@ -35,6 +42,10 @@ export async function playScenario(
       database = breakDatabases(databases, broken);
     },
     aside: (work) => database.aside(work),
+    passing(clock) {
+      clocks.push(clock);
+      return clock;
+    },
     mend: () => database.mend(),
     step: (step) => takeStep(step, database, log.note),
     note: log.note,
@@ -45,7 +56,9 @@ export async function playScenario(
     log.note({ kind: 'ended', error: String(error) });
   } finally {
     stage.mend();
-    await scope.end().catch((error: unknown) => log.note({ kind: 'ended', error: `at the end: ${error}` }));
+    await endWithin(scope, clocks).catch((error: unknown) =>
+      log.note({ kind: 'ended', error: `at the end: ${error}` }),
+    );
     // What was left unhandled is told by then.
     await new Promise((resolve) => setImmediate(resolve));
     process.off('unhandledRejection', uncaught);
@@ -62,6 +75,21 @@ export async function playScenario(
     operations,
     calls: [...database.calls],
   };
+}
+
+/** Ends what a run has started. Where that takes long, it waits for its clock: then time passes. */
+async function endWithin(scope: ReturnType<typeof createScope>, clocks: readonly FakeClock[]): Promise<void> {
+  let isOver = false;
+  const ended = scope.end().finally(() => {
+    isOver = true;
+  });
+  for (let waited = 0; !isOver && waited < MOST_END_MS; waited += END_PAUSE_MS) {
+    await Promise.race([ended, delay(END_PAUSE_MS)]);
+    if (isOver || waited < PATIENT_END_MS) continue;
+    for (const clock of clocks) await clock.advance(PASSED_AT_ONCE_MS);
+  }
+  if (!isOver) throw new Error(`what was started had not ended after ${MOST_END_MS} ms`);
+  await ended;
 }
 
 async function takeStep<Told>(

@@ -1,3 +1,4 @@
+import type { FakeClock } from '../../kit/fake-clock.ts';
 import type { Scope } from '../../kit/running-program.ts';
 import type { BreakableDatabase } from './broken-database.ts';
 import type { Operation } from './check-operations.ts';
@@ -21,6 +22,8 @@ export interface Stage {
   aside<Result>(work: () => Promise<Result>): Promise<Result>;
   /** Asks for something; again, when nobody can know whether it was done. Gives what was told, if anything was. */
   step<Told>(step: Step<Told>): Promise<Told | undefined>;
+  /** Gives the clock of the scenario. Its time passes while the run ends, too: what is stopped may wait for a moment that is to come. */
+  passing<Passing extends FakeClock>(clock: Passing): Passing;
   /** From now on nothing fails, for a look at what there is in the end. */
   mend(): void;
   note(operation: Operation): void;

@@ -20,7 +20,7 @@ export const artifactsScenario: Scenario = {
   name: 'artifacts',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const agent = createScriptedProvider('one', async ({ workingDirectory, report }) => {
       const path = join(workingDirectory, 'report.txt');
       await writeFile(path, TEXT);

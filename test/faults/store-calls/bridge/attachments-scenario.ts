@@ -37,7 +37,7 @@ export const attachmentsScenario: Scenario = {
   name: 'attachments',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const { url, database, folder } = await startBridge(stage.scope, {
       providers: [createScriptedProvider('one', script)],
       clock,

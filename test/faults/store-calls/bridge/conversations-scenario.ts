@@ -26,7 +26,7 @@ export const conversationsScenario: Scenario = {
   name: 'conversations',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const file = join(await temporaryFolder(stage.scope), 'bridge.db');
     const location = { engine: 'sqlite', file } as const;
     const definition = { name: 'bridge', migrations: bridgeMigrations };

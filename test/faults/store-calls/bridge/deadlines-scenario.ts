@@ -23,7 +23,7 @@ export const deadlinesScenario: Scenario = {
   name: 'deadlines',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const providers = [createScriptedProvider('one', endless)];
     const { url, database } = await startBridge(stage.scope, {
       providers,

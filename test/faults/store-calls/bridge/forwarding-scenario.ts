@@ -26,7 +26,7 @@ export const forwardingScenario: Scenario = {
   name: 'forwarding',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const heard: Heard[] = [];
     const unheard = new Set([REFUSED_ONCE]);
     const open = (node: string) => startPeer(stage.scope, node, unheard, (about) => void heard.push({ node, about }));

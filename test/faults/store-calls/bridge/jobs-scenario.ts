@@ -29,7 +29,7 @@ export const jobsScenario: Scenario = {
   name: 'jobs',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const receiver = await startScriptedHttp(stage.scope, ({ response }, index) => {
       response.writeHead(index === 0 ? 500 : 200).end();
     });

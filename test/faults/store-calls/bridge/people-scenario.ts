@@ -33,7 +33,7 @@ export const peopleScenario: Scenario = {
   name: 'people and teams',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const { url, database } = await startBridge(stage.scope, {
       providers: [createScriptedProvider('one')],
       clock,

@@ -41,7 +41,7 @@ export const permissionsScenario: Scenario = {
   name: 'permissions',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const { url, root, database } = await startBridge(stage.scope, {
       providers: [createScriptedProvider('one', script)],
       clock,

@@ -18,7 +18,7 @@ export const retentionScenario: Scenario = {
   name: 'retention',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const providers = [createScriptedProvider('one')];
     const { url, database } = await startBridge(stage.scope, { providers, clock, retention: RETENTION });
     const { query } = database;

@@ -29,7 +29,7 @@ export const runnersScenario: Scenario = {
   name: 'runners',
   service: 'bridge',
   async play(stage) {
-    const clock = createFakeClock();
+    const clock = stage.passing(createFakeClock());
     const file = join(await temporaryFolder(stage.scope), 'bridge.db');
     const location = { engine: 'sqlite', file } as const;
     const definition = { name: 'bridge', migrations: bridgeMigrations };

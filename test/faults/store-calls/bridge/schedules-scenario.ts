@@ -15,7 +15,7 @@ export const schedulesScenario: Scenario = {
   name: 'schedules',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const owner = { id: 'main', state: 'active' as Owner['state'], bridge: true, teams: [], buckets: [] };
     const listeners = new Set<(owner: Owner) => void>();
     const owners = {

@@ -17,7 +17,7 @@ export const sessionsScenario: Scenario = {
   name: 'sessions',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const agent = createScriptedProvider('one');
     const { url, database, bridge, root } = await startBridge(stage.scope, {
       providers: [agent],

@@ -35,7 +35,7 @@ export const startScenario: Scenario = {
     const database = await openDatabase<BridgeSchema>({ ...definition, location, clock: systemClock });
     const { query } = database;
     const providers = [createScriptedProvider('one')];
-    let clock = createJumpingClock();
+    let clock = stage.passing(createJumpingClock());
     const first = await startBridge(stage.scope, { providers, database, clock });
     await call(first.url, 'session.start', { sessionId: 'talk', taskPrompt: 'hello' });
     await first.stop();
@@ -53,7 +53,7 @@ export const startScenario: Scenario = {
       name: 'a start',
       // What is left of a start that has failed has no time any more: its process is gone.
       async ask() {
-        clock = createJumpingClock(clock.now() + DEAD_MS);
+        clock = stage.passing(createJumpingClock(clock.now() + DEAD_MS));
         const starting = () => startBridge(stage.scope, { providers, clock, after: first });
         return askInside(bridgeErrors, () => passing(clock, starting()));
       },

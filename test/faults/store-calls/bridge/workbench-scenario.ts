@@ -43,7 +43,7 @@ export const workbenchScenario: Scenario = {
   name: 'workbench',
   service: 'bridge',
   async play(stage) {
-    const clock = createJumpingClock();
+    const clock = stage.passing(createJumpingClock());
     const { url, root, database } = await startBridge(stage.scope, {
       providers: [createScriptedProvider('one', script)],
       clock,

@@ -27,7 +27,7 @@ export const callsScenario: Scenario = {
   service: 'completions',
   async play(stage) {
     // Ids of records have the time of this machine, and an export begins with the calls after its start.
-    const clock = createFakeClock(Date.now() - HOUR_MS);
+    const clock = stage.passing(createFakeClock(Date.now() - HOUR_MS));
     const folder = await temporaryFolder(stage.scope);
     const file = join(folder, 'calls.jsonl');
     const catalogue = join(folder, 'models.json');

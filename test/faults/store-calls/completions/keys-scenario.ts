@@ -18,7 +18,7 @@ export const keysScenario: Scenario = {
   name: 'keys and usage',
   service: 'completions',
   async play(stage) {
-    const clock = createFakeClock();
+    const clock = stage.passing(createFakeClock());
     const upstream = await startCountingUpstream(
       () => undefined,
       () => 0,
@@ -107,7 +107,7 @@ export const usageRetentionScenario: Scenario = {
   name: 'usage that is too old',
   service: 'completions',
   async play(stage) {
-    const clock = createFakeClock();
+    const clock = stage.passing(createFakeClock());
     const running = await startCompletions(stage.scope, { clock, usageRetentionMs: DAY_MS });
     const { query } = running.database;
     const hello = { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] };

@@ -45,7 +45,7 @@ export const objectsScenario: Scenario = {
       const text = JSON.stringify(isDeleted || (told[path] ?? { id: path.split('/').at(-1), object: 'file' }));
       response.setHeader('content-type', 'application/json').end(text);
     });
-    const clock = createFakeClock();
+    const clock = stage.passing(createFakeClock());
     const settings = {
       ...{ master_key: MASTER_KEY, files_api: 'lab' },
       apis: { lab: { dialect: 'openai', base_url: upstream.url, api_key: 'key-of-the-lab-77', responses: true } },
