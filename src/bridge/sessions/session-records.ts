@@ -18,7 +18,6 @@ import { shownFile, stageUpdate } from './update-text.ts';
 
 /** What is written down about sessions and turns, and when. */
 export interface SessionRecords {
-  /** Whether other bridges use the same store. */
   readonly isShared: boolean;
   /** A turn that waits for others. */
   queued(session: LiveSession, turn: LiveTurn, base: ResultBase): void;
@@ -54,7 +53,7 @@ export interface SessionRecords {
   /** Removes a closed session, its last number included. */
   forget(session: LiveSession): Promise<void>;
   /** Removes all but the last number once what agent and disk have of it is out of the way. False: another bridge has taken it. */
-  close(session: LiveSession, discarded: Promise<void>): Promise<boolean>;
+  close(session: LiveSession, discarded?: Promise<void>): Promise<boolean>;
 }
 
 export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
@@ -70,7 +69,6 @@ export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'>
   readonly insertUpdates: UpdateStore['insert'];
   /** It is known whether a session has begun, which was not known before. */
   doubtOver(session: LiveSession): void;
-  /** The text of one update, as it is stored. */
   readUpdate(sessionKey: string, seq: number): Promise<string | undefined>;
 }
 
@@ -391,6 +389,8 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     forget: (session) => storeSoon(log.store(change(session, { kind: 'forgotten' }))),
     async close(session, discarded) {
       const statements = change(session, { kind: 'closed', now: clock.now() });
+      // It was closed before; its caller may have heard that this was not stored yet.
+      if (discarded === undefined) return log.flush().then(() => true);
       await discarded;
       const isClosed = await storeSoon(log.storeOwn(session.key, statements));
       if (isClosed) summaries.closed(session);

@@ -216,3 +216,19 @@ test('a session whose close was stored without an answer is started again, and t
   assert.equal(on.result?.status, 'completed', JSON.stringify(on.error));
   assert.equal((await rows()).length, 2);
 });
+
+test('a session is said to be closed when that is stored, also by a call that is made again', async (context) => {
+  const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+  const close = async () => (await call(url, 'session.close', { sessionId: 's' })).error?.data.code ?? 'ok';
+  await call(url, 'session.start', { sessionId: 's', taskPrompt: 'hello' });
+  const { write } = database;
+  const target = database as { write: typeof write };
+  target.write = () => Promise.reject(new AppError('STORAGE_UNAVAILABLE'));
+  const first = await close();
+  const second = await close();
+  target.write = write;
+  assert.deepEqual([first, second], ['STORAGE_UNAVAILABLE', 'STORAGE_UNAVAILABLE']);
+  assert.equal(await close(), 'ok');
+  const [session] = await database.query.selectFrom('sessions').select('closed_at').execute();
+  assert.notEqual(session?.closed_at, null);
+});
