@@ -78,10 +78,7 @@ test('jobs: submitted, followed, stopped, run again; with their deliveries, and 
   const row = page.getByRole('row', { name: /say done.*completed.*scripted/ });
   await row.waitFor();
   await row.getByText('sent').waitFor();
-  await page
-    .getByRole('status')
-    .getByText(/No job waits; jobs run for .+ on average/)
-    .waitFor();
+  await page.getByText(/No job waits; jobs run for .+ on average/).waitFor();
   await page.getByRole('button', { name: 'failed' }).click();
   await row.waitFor({ state: 'detached' });
   await untilEqual(() => page.getByRole('row', { name: /failed JOB_CANCELLED/ }).count(), 2);

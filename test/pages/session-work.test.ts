@@ -145,11 +145,12 @@ test('the pane beside a conversation is resized by dragging and by keys, and sta
   await page.locator('.turn-end').waitFor();
   await until('the width that the browser keeps', async () => Math.abs((await width()) - 660) < 3);
   assert.equal(reads.filter((path) => path.endsWith('/updates')).length, 1, 'the end of a session is read once');
-  const [updates, counts] = [
-    reads.findIndex((path) => path.endsWith('/updates')),
-    reads.indexOf('/api/bridge/sessions'),
-  ];
-  assert.ok(updates < counts, 'it is read before anything else, while the screen is not drawn yet');
+  await until('the counts to be read', async () => reads.includes('/api/bridge/sessions'));
+  const updates = reads.findIndex((path) => path.endsWith('/updates'));
+  assert.ok(
+    updates < reads.indexOf('/api/bridge/sessions'),
+    'it is read before anything else, while the screen is not drawn yet',
+  );
   await divider.focus();
   await page.keyboard.press('ArrowRight');
   assert.ok((await width()) < 650, 'an arrow key moves it');
