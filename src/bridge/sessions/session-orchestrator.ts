@@ -294,7 +294,6 @@ export function createSessionOrchestrator(options: SessionOrchestratorOptions): 
     await Promise.all([session.running, session.held]);
     // Another bridge has taken the session, with its stored state and its followers.
     if (session.stream.isAbandoned()) return leaveClosing(session);
-    if (session.stored !== 'open') return void (await records.close(session));
     const discarded = discard(session);
     hub.close(session.key);
     if (!(await records.close(session, discarded))) leaveClosing(session);

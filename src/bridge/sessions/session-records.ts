@@ -53,7 +53,7 @@ export interface SessionRecords {
   /** Removes a closed session, its last number included. */
   forget(session: LiveSession): Promise<void>;
   /** Removes all but the last number once what agent and disk have of it is out of the way. False: another bridge has taken it. */
-  close(session: LiveSession, discarded?: Promise<void>): Promise<boolean>;
+  close(session: LiveSession, discarded: Promise<void>): Promise<boolean>;
 }
 
 export interface SessionRecordsOptions extends Pick<Runtime, 'clock' | 'makeId'> {
@@ -388,13 +388,13 @@ export function createSessionRecords(options: SessionRecordsOptions): SessionRec
     },
     forget: (session) => storeSoon(log.store(change(session, { kind: 'forgotten' }))),
     async close(session, discarded) {
+      const isOpen = session.stored === 'open';
       const statements = change(session, { kind: 'closed', now: clock.now() });
-      // It was closed before; its caller may have heard that this was not stored yet.
-      if (discarded === undefined) return log.flush().then(() => true);
-      await discarded;
-      const isClosed = await storeSoon(log.storeOwn(session.key, statements));
-      if (isClosed) summaries.closed(session);
-      return isClosed;
+      await Promise.allSettled([discarded]);
+      // It may be closed and its caller have heard that this was not stored yet, or that something was not removed.
+      const stored = isOpen ? storeSoon(log.storeOwn(session.key, statements)) : log.flush().then(() => true);
+      if (isOpen && (await stored)) summaries.closed(session);
+      return Promise.all([stored, discarded]).then(([isClosed]) => isClosed);
     },
   };
 }

@@ -232,3 +232,29 @@ test('a session is said to be closed when that is stored, also by a call that is
   const [session] = await database.query.selectFrom('sessions').select('closed_at').execute();
   assert.notEqual(session?.closed_at, null);
 });
+
+test('a close that could not remove everything is stored, and removes the rest when it is called again', async (context) => {
+  const { url, database } = await startBridge(context, { providers: [createScriptedProvider('one')] });
+  const close = async () => (await call(url, 'session.close', { sessionId: 's' })).error?.data.code ?? 'ok';
+  await call(url, 'session.start', { sessionId: 's', taskPrompt: 'hello' });
+  const [session] = await database.query.selectFrom('sessions').selectAll().execute();
+  const { key = '', owner = '', tenant = '' } = session ?? {};
+  const names = { id: 'art_1', owner, tenant, session_key: key, turn_id: 't', relative_path: '"a.txt"', home: '' };
+  const facts = { content_type: 'text/plain', size_bytes: 1, sha256: '', created_at: 1, expires_at: 2 ** 50 };
+  await database.query
+    .insertInto('artifacts')
+    .values({ ...names, ...facts })
+    .execute();
+  const { read } = database;
+  const target = database as { read: typeof read };
+  target.read = async (statement) => {
+    if (!statement.sql.includes('from "artifacts"')) return read(statement);
+    target.read = read;
+    throw new AppError('STORAGE_UNAVAILABLE');
+  };
+  assert.equal(await close(), 'STORAGE_UNAVAILABLE');
+  const rows = () => database.query.selectFrom('sessions').select('closed_at').execute();
+  assert.notEqual((await rows())[0]?.closed_at, null);
+  assert.equal(await close(), 'ok');
+  assert.deepEqual(await database.query.selectFrom('artifacts').select('id').execute(), []);
+});
