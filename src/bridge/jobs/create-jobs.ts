@@ -162,6 +162,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     const person = member === '' ? undefined : await options.ownerOf(member);
     return member === '' || (person !== undefined && isMemberAtWork(person, owner));
   };
+  const isGone = async (owner: string) => (await options.ownerOf(owner))?.state === 'gone';
   const abandonment = { store, search, ends, instance, clock };
   const runner = createJobRunner({
     queue,
@@ -212,6 +213,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     maxOfOwner: settings.max_schedules_per_owner,
     minIntervalMs: settings.min_schedule_interval,
     mayWork,
+    isGone,
     clock,
     makeId,
     logger,
@@ -287,7 +289,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
     endOf: endJobsOf,
     async endAllOf(owner) {
       runner.cancelWhere((job) => job.owner === owner || job.member === owner);
-      if ((await options.ownerOf(owner))?.state === 'gone') await schedules.removeOf(owner);
+      if (await isGone(owner)) await schedules.removeOf(owner);
       for (;;) {
         const waiting = await reports.list({ owner, status: 'pending', before: '', limit: ENDED_AT_ONCE });
         let ended = 0;

@@ -53,6 +53,8 @@ export interface SchedulesOptions extends Pick<Runtime, 'clock' | 'makeId' | 'lo
   readonly minIntervalMs: number;
   /** Whether agents may work for an owner, at this moment. */
   mayWork(schedule: Pick<ScheduleRow, 'owner' | 'member'>): Promise<boolean>;
+  /** Whether the account of an owner was deleted. */
+  isGone(owner: string): Promise<boolean>;
 }
 
 const DEFAULT_LIMIT = 50;

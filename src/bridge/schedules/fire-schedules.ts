@@ -20,9 +20,11 @@ interface Firing {
 }
 
 interface FiringOptions extends Pick<Runtime, 'clock' | 'logger'> {
-  readonly store: Pick<ScheduleStore, 'due' | 'aheadOf' | 'advance' | 'skip' | 'replace'>;
+  readonly store: Pick<ScheduleStore, 'due' | 'aheadOf' | 'advance' | 'skip' | 'replace' | 'removeOf'>;
   readonly jobs: FiringJobs;
   mayWork(schedule: Pick<ScheduleRow, 'owner' | 'member'>): Promise<boolean>;
+  /** Whether the account of an owner was deleted. */
+  isGone(owner: string): Promise<boolean>;
 }
 
 /** A firing that is later than this counts as missed: the bridge was stopped, or the clock was set forwards. */
@@ -34,7 +36,7 @@ const LATE_MS = 60_000;
 const SET_BACK_MS = 3 * 3_600_000;
 const PAGE = 100;
 
-export function createFiring({ store, jobs, clock, logger, mayWork }: FiringOptions): Firing {
+export function createFiring({ store, jobs, clock, logger, mayWork, isGone }: FiringOptions): Firing {
   let underWay: Promise<void> | undefined;
   let isStopped = false;
 
@@ -58,6 +60,8 @@ export function createFiring({ store, jobs, clock, logger, mayWork }: FiringOpti
       logger.info({ scheduleId: schedule.id, ...outcome }, 'a schedule was due and fired nothing');
     };
     try {
+      // The bridge or its store was stopped when the account was deleted.
+      if (await isGone(schedule.owner)) return await store.removeOf(schedule.owner);
       const reason = await refusal(schedule, now);
       if (reason !== undefined) return await skip(reason);
       const task = JSON.parse(schedule.task) as StoredTask;

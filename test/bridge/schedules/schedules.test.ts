@@ -199,6 +199,13 @@ test('the schedule of an owner for whom agents may not work fires nothing and sa
   owner.state = 'gone';
   tell();
   await until('the schedule to be removed', async () => (await send(url, 'GET', `/${scheduleId}`)).status === 404);
+  // Of someone of whose end the bridge was not told, because it was stopped then.
+  owner.state = 'active';
+  owner.bridge = true;
+  const { scheduleId: left } = await create(url, { cron: undefined, every: '1m' });
+  owner.state = 'gone';
+  await clock.advance(2 * 60_000);
+  await until('what is left to be removed', async () => (await send(url, 'GET', `/${left}`)).status === 404);
 });
 
 test('schedules are paused, changed, run now and removed; each sees and changes its own', async (context) => {
