@@ -4,6 +4,9 @@ export type Stored = 'none' | 'whole' | 'half';
 /** The store has not answered in time: on a machine with more to do than it can, that happens without any fault. */
 export const LATE = 'call_timeout';
 
+/** A file ended before its end: its connection was cut, because its status had left already. */
+export const CUT = 'cut';
+
 /** Something was asked of a service once. One that is asked for again has another attempt. */
 export interface StepOperation {
   readonly kind: 'step';

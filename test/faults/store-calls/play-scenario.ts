@@ -4,7 +4,7 @@ import type { FakeClock } from '../../kit/fake-clock.ts';
 import { openOperationLog } from '../operation-log.ts';
 import { type BrokenCall, type BrokenDatabase, breakDatabases } from './broken-database.ts';
 import { type BrokenRun, checkRun, type Operation } from './check-operations.ts';
-import { LATE, type StepOperation } from './check-steps.ts';
+import { CUT, LATE, type StepOperation } from './check-steps.ts';
 import type { Asked, Scenario, Stage, Step } from './scenario.ts';
 
 export interface PlayedRun extends BrokenRun {
@@ -14,7 +14,10 @@ export interface PlayedRun extends BrokenRun {
 
 /** At most two calls fail in a run. */
 const ATTEMPTS = 3;
-const UNKNOWN = ['storage_unavailable', 'no_answer', LATE];
+const UNKNOWN = ['storage_unavailable', 'no_answer', CUT, LATE];
+const BUSY = 'session_busy';
+const BUSY_PAUSE_MS = 200;
+const MOST_BUSY = 50;
 const END_PAUSE_MS = 50;
 const PATIENT_END_MS = 1000;
 const MOST_END_MS = 60_000;
@@ -47,7 +50,7 @@ export async function playScenario(
       return clock;
     },
     mend: () => database.mend(),
-    step: (step) => takeStep(step, database, log.note),
+    step: (step) => takeStep(step, { database, clocks, note: log.note }),
     note: log.note,
   };
   try {
@@ -77,6 +80,12 @@ export async function playScenario(
   };
 }
 
+interface StepTools {
+  readonly database: BrokenDatabase;
+  readonly clocks: readonly FakeClock[];
+  note(operation: StepOperation): void;
+}
+
 /** Ends what a run has started. Where that takes long, it waits for its clock: then time passes. */
 async function endWithin(scope: ReturnType<typeof createScope>, clocks: readonly FakeClock[]): Promise<void> {
   let isOver = false;
@@ -92,17 +101,22 @@ async function endWithin(scope: ReturnType<typeof createScope>, clocks: readonly
   await ended;
 }
 
-async function takeStep<Told>(
-  step: Step<Told>,
-  database: BrokenDatabase,
-  note: (operation: StepOperation) => void,
-): Promise<Told | undefined> {
+async function takeStep<Told>(step: Step<Told>, { database, clocks, note }: StepTools): Promise<Told | undefined> {
   const { name, refusal, whenDone } = step;
   for (let attempt = 1; ; attempt += 1) {
     const before = database.brokenSites.length;
-    const asked = await step.ask().catch((error): Asked<Told> => {
-      return { code: 'no_answer', problems: [`there was no answer: ${error}`] };
-    });
+    const ask = () =>
+      step.ask().catch((error): Asked<Told> => {
+        return { code: 'no_answer', problems: [`there was no answer: ${error}`] };
+      });
+    let asked = await ask();
+    // What an attempt before has begun is still being taken back, or on its way.
+    for (let waits = 0; attempt > 1 && asked.code === BUSY && waits < MOST_BUSY; waits += 1) {
+      await delay(BUSY_PAUSE_MS);
+      for (const clock of clocks) await clock.advance(PASSED_AT_ONCE_MS);
+      await step.pause?.();
+      asked = await ask();
+    }
     const failedCalls = database.brokenSites.length - before;
     const { code, problems, told } = asked;
     const outcome = code === '' ? 'ok' : UNKNOWN.includes(code) ? 'unknown' : 'fail';
@@ -120,6 +134,8 @@ async function takeStep<Told>(
       ...(whenDone !== undefined && { whenDone }),
     });
     if (outcome !== 'unknown' || attempt === ATTEMPTS) return told;
+    // Who asks again does so after a moment, in which the program tries again, too.
+    for (const clock of clocks) await clock.advance(PASSED_AT_ONCE_MS);
     await step.pause?.();
   }
 }

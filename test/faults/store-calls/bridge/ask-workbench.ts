@@ -3,6 +3,7 @@ import { WorkbenchError } from '../../../../src/bridge/contract/workbench.ts';
 import { bridgeErrors } from '../../../../src/bridge/errors.ts';
 import type { Headers } from '../../../kit/bridge/session-client.ts';
 import type { FakeClock } from '../../../kit/fake-clock.ts';
+import { CUT } from '../check-steps.ts';
 import type { Asked } from '../scenario.ts';
 import { passing } from './ask-bridge.ts';
 
@@ -33,7 +34,8 @@ export function createAskWorkbench(url: string, clock: FakeClock, headers: Heade
         ...(sent !== undefined && { body: sent }),
       }),
     );
-    const text = await response.text();
+    const text = await response.text().catch(() => undefined);
+    if (text === undefined) return { code: CUT, problems: [] };
     const isJson = (response.headers.get('content-type') ?? '').includes('json');
     if (response.status < 400) return { told: isJson && text !== '' ? JSON.parse(text) : text, code: '', problems: [] };
     const told: unknown = JSON.parse(text);

@@ -86,7 +86,9 @@ export const schedulesScenario: Scenario = {
     owner.state = 'gone';
     for (const listener of listeners) listener(owner as unknown as Owner);
     const areGone = async () => (await schedules()).length === 0;
-    await passUntil(clock, MINUTE_MS, 'the schedules of who is gone to be removed', areGone).catch(() => undefined);
+    await passUntil(clock, 60 * MINUTE_MS, 'the schedules of who is gone to be removed', areGone).catch(
+      () => undefined,
+    );
     stage.mend();
     const left = (await schedules()).length;
     stage.note({ kind: 'fact', name: 'schedules of someone who is gone', wanted: 0, found: left });
