@@ -226,6 +226,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
       pauseMs: TICK_MS,
       onError,
       async work() {
+        const since = clock.now();
         await followClock();
         if (await rest.goesOn()) return;
         await schedules.fireDue();
@@ -233,7 +234,7 @@ export async function createJobs(options: JobsOptions): Promise<Jobs> {
         await runner.compare();
         // Another bridge may have stored new work, and work that was not possible before may be possible now.
         await Promise.all([runner.look(), deliveries.look()]);
-        await rest.begin();
+        await rest.begin(since);
       },
     }),
     repeat({

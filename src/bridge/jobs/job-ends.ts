@@ -214,8 +214,9 @@ export function createRest({ search, clock, wakeUps, isShared }: RestOptions) {
   };
   // While this bridge was not connected, its own messages were lost, too.
   wakeUps?.on(WORK_TOPIC, (subject) => (subject === '' ? end() : endHere()));
-  async function begin(): Promise<boolean> {
+  async function begin(since = clock.now()): Promise<boolean> {
     const [before, now] = [ends, clock.now()];
+    if (now < since) return false;
     const hasWork = await search.hasWork(now + 2 * MAX_REST_MS);
     begunAt = hasWork || before !== ends ? undefined : now;
     return begunAt !== undefined;
@@ -223,7 +224,7 @@ export function createRest({ search, clock, wakeUps, isShared }: RestOptions) {
   return {
     /** Work was added. */
     end,
-    /** Rests if there is no work. */
+    /** Rests if there is no work, and the clock was not set back since the moment at which all work was looked for. */
     begin,
     async goesOn(): Promise<boolean> {
       const isSentMessages = !isShared || wakeUps?.isListening() === true;

@@ -93,4 +93,14 @@ describe('the rest of a bridge without jobs', () => {
     clock.stepWall(-60_000);
     assert.equal(await rest.goesOn(), false);
   });
+
+  test('does not begin if the clock was set back while work was looked for', async () => {
+    const { clock, rest } = openRest({ isShared: false });
+    const since = clock.now();
+    clock.stepWall(-60_000);
+    await rest.begin(since);
+    assert.equal(await rest.goesOn(), false);
+    await rest.begin(clock.now());
+    assert.equal(await rest.goesOn(), true);
+  });
 });
