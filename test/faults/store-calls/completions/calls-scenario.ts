@@ -122,6 +122,10 @@ export const callsScenario: Scenario = {
       name: 'the catalogue of before',
       ask: () => askInside(completionsErrors, () => completions.loadCatalogue()),
     });
+    const last = (await query.selectFrom('usage_records').select('id').orderBy('id', 'desc').execute())[0]?.id ?? '';
+    await passUntil(clock, 90 * SECOND_MS, 'the rest of the export', async () =>
+      (await exported()).some((line) => line.includes(last)),
+    );
     await completions.stop();
     stage.mend();
     const ids = new Set((await exported()).map((line) => (JSON.parse(line) as { readonly id: string }).id));
