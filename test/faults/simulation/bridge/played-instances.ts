@@ -16,7 +16,7 @@ import type { SessionRow } from '../../../../src/bridge/storage/bridge-schema.ts
 import { createInstanceStore } from '../../../../src/bridge/storage/instance-and-route-stores.ts';
 import { createSessionStore } from '../../../../src/bridge/storage/session-store.ts';
 import { createUpdateStore } from '../../../../src/bridge/storage/update-store.ts';
-import { type Clock, pause } from '../../../../src/platform/clock/clock.ts';
+import { type Clock, onAbort, pause } from '../../../../src/platform/clock/clock.ts';
 import { AppError, errorCode } from '../../../../src/platform/errors/app-error.ts';
 import { toJsonText } from '../../../../src/platform/json-rpc/envelope.ts';
 import type { Dispatch, MethodCall } from '../../../../src/platform/json-rpc/method-table.ts';
@@ -80,10 +80,14 @@ export function createPlayedNetwork(clock: Clock, chance: Chance): PlayedNetwork
       const gone = new AbortController();
       const end = (answer: PeerAnswer) => back(() => resolve(answer));
       there.process.onDeath(() => end(failed('unknown')));
-      from.onDeath(() => gone.abort());
-      signal.addEventListener('abort', () => {
+      const release = onAbort(signal, () => {
         gone.abort();
         resolve(failed('unknown'));
+      });
+      void promise.then(release);
+      from.onDeath(() => {
+        release();
+        gone.abort();
       });
       const { client, caller, method, params, id } = relayed;
       const notify = (name: string, given: unknown, eventId?: string) => {
