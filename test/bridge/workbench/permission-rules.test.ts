@@ -218,7 +218,6 @@ test('hostile: a deny for paths holds in hidden folders, in any case, for the fo
     [run('cat "$HOME/.ssh/id"'), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
     [run(`cat "\${HOME}"/.ssh/id`), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
     [about('read', { path: '~/.ssh/id' }), { path: join(homedir(), '.ssh/**'), decision: 'deny' }],
-    // What lies in a folder that a rule names without `/**`.
     [edit('secrets/deep/key'), { path: 'secrets', decision: 'deny' }],
     [run('cat secrets/key'), { path: '**/Secrets', decision: 'deny' }],
     [run('cat ../other/a/key'), { path: '/work/other', decision: 'deny' }],
@@ -235,11 +234,10 @@ test('hostile: a deny for paths holds in hidden folders, in any case, for the fo
     const wrong = { ...subject, paths: ['/work/x/secrets/a'], realPaths: ['/work/x/secrets/a'] };
     assert.equal(decide(wrong, [denyFolder], 'allow'), 'allow', folder);
   }
-  // A folder that the session lies in, or has, is not one that its files lie in.
+  // A folder that the session lies in is not one that its files lie in.
   for (const path of ['**/project', '**/work', '/work', '/work/project', '.', 'secret']) {
-    const outer: PermissionRule = { path, decision: 'deny' };
     for (const subject of [edit('secrets/key'), run('cat secrets/key')]) {
-      assert.equal(decide(subject, [outer], 'allow'), 'allow', `${path} ${subject.kind}`);
+      assert.equal(decide(subject, [{ path, decision: 'deny' }], 'allow'), 'allow', `${path} ${subject.kind}`);
     }
   }
   // An allow is not broad.

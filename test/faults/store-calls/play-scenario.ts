@@ -17,10 +17,10 @@ const ATTEMPTS = 3;
 const UNKNOWN = ['storage_unavailable', 'no_answer', CUT, LATE];
 const BUSY = 'session_busy';
 const BUSY_PAUSE_MS = 200;
-const MOST_BUSY = 50;
+const MAX_BUSY = 50;
 const END_PAUSE_MS = 50;
 const PATIENT_END_MS = 1000;
-const MOST_END_MS = 60_000;
+const MAX_END_MS = 60_000;
 const PASSED_AT_ONCE_MS = 1000;
 let logs = 0;
 
@@ -92,12 +92,12 @@ async function endWithin(scope: ReturnType<typeof createScope>, clocks: readonly
   const ended = scope.end().finally(() => {
     isOver = true;
   });
-  for (let waited = 0; !isOver && waited < MOST_END_MS; waited += END_PAUSE_MS) {
+  for (let waited = 0; !isOver && waited < MAX_END_MS; waited += END_PAUSE_MS) {
     await Promise.race([ended, delay(END_PAUSE_MS)]);
     if (isOver || waited < PATIENT_END_MS) continue;
     for (const clock of clocks) await clock.advance(PASSED_AT_ONCE_MS);
   }
-  if (!isOver) throw new Error(`what was started had not ended after ${MOST_END_MS} ms`);
+  if (!isOver) throw new Error(`what was started had not ended after ${MAX_END_MS} ms`);
   await ended;
 }
 
@@ -111,7 +111,7 @@ async function takeStep<Told>(step: Step<Told>, { database, clocks, note }: Step
       });
     let asked = await ask();
     // What an attempt before has begun is still being taken back, or on its way.
-    for (let waits = 0; attempt > 1 && asked.code === BUSY && waits < MOST_BUSY; waits += 1) {
+    for (let waits = 0; attempt > 1 && asked.code === BUSY && waits < MAX_BUSY; waits += 1) {
       await delay(BUSY_PAUSE_MS);
       for (const clock of clocks) await clock.advance(PASSED_AT_ONCE_MS);
       await step.pause?.();
