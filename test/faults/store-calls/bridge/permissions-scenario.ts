@@ -119,9 +119,9 @@ export const permissionsScenario: Scenario = {
         const isAsked = async () => (await rows()).some((row) => row.session_key !== '' && row.state === 'open');
         while (!isOver && !(await isAsked())) await setTimeout(LOOK_MS);
         const cancelled = await ask('session.cancel', { sessionId });
+        if (cancelled.code !== '') await ask('session.cancel', { sessionId });
         const { code, problems } = await turn;
         const all = [...problems, ...cancelled.problems];
-        if (cancelled.code !== '') await ask('session.cancel', { sessionId });
         return { code: code === 'turn_cancelled' || code === 'cancelled' ? cancelled.code : code, problems: all };
       },
       pause,
