@@ -91,8 +91,8 @@ export const conversationsScenario: Scenario = {
     });
 
     await say('session.message', WATCH);
-    // While rules cannot be read, no tool is run, and the agent is told to try again.
-    if (JSON.stringify(requests.at(-1)).includes('cannot be read now')) await say('session.message', WATCH);
+    // While rules cannot be read, no command is run.
+    if (JSON.stringify(requests.at(-1)).includes('does not permit this')) await say('session.message', WATCH);
     await passUntil(clock, LOOK_MS, 'a look at the conversations of commands', async () => looks > 0);
     copied = [...new Set((await messages()).map(({ conversation_id: id }) => id))];
     await stage.step({
