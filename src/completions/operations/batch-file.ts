@@ -277,8 +277,13 @@ export async function settle(finish: FinishCall, note: () => Promise<void>, meas
   finish({ outcome: 'ok', status: 200, measured });
 }
 
+const MAX_DOUBTED = 1000;
+
 /** Charges of batches: an estimate when they begin, corrected by what their API says that they used. */
 export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObjects, 'takeDetail'>) {
+  /** Estimates by batch that were taken or not: the store failed meanwhile. */
+  const doubted = new Map<string, string>();
+
   function priced(holder: BatchCharge['holder'], { plan, api, requestId }: Omit<NewBatch, 'holder'>, usage: Usage) {
     const counted: Usage & { readonly service_tier: string } = { ...usage, service_tier: 'batch' };
     const outcome: CallOutcome = {
@@ -287,6 +292,19 @@ export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObje
       ...{ attempts: 0, durationMs: 0, firstTokenMs: 0 },
     };
     return priceCall(holder as KeyHolder, outcome, meter.priceOf);
+  }
+
+  /** Resolves with true for the one call that corrects the estimate. */
+  async function takeEstimate(stored: StoredObject, owner: KeyHolder): Promise<boolean> {
+    // Taken by a call whose answer was lost.
+    const wasDoubted = doubted.delete(stored.id);
+    if (stored.detail === '') return wasDoubted;
+    try {
+      return await objects.takeDetail(stored, owner);
+    } catch (error) {
+      if (doubted.size < MAX_DOUBTED) doubted.set(stored.id, stored.detail);
+      throw error;
+    }
   }
 
   return {
@@ -301,9 +319,10 @@ export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObje
     },
     /** Puts what a batch used in the place of its estimate, once, when its API tells it. */
     async correct(stored: StoredObject, owner: KeyHolder, batch: JsonObject): Promise<void> {
-      const usage = stored.detail === '' ? undefined : usedBy(batch);
-      if (usage === undefined || !(await objects.takeDetail(stored, owner))) return;
-      const charge = JSON.parse(stored.detail) as BatchCharge;
+      const detail = stored.detail || doubted.get(stored.id);
+      const usage = detail === undefined ? undefined : usedBy(batch);
+      if (detail === undefined || usage === undefined || !(await takeEstimate(stored, owner))) return;
+      const charge = JSON.parse(detail) as BatchCharge;
       const { promptTokens, answerTokens } = charge.plan;
       const used = priced(charge.holder, charge, usage);
       meter.correct({
