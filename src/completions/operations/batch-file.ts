@@ -281,7 +281,7 @@ const MAX_DOUBTED = 1000;
 
 /** Charges of batches: an estimate when they begin, corrected by what their API says that they used. */
 export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObjects, 'takeDetail'>) {
-  /** Estimates by batch that were taken or not: the store failed meanwhile. */
+  /** Estimates, by batch, of which nobody knows whether they were taken, because the store failed. */
   const doubted = new Map<string, string>();
 
   function priced(holder: BatchCharge['holder'], { plan, api, requestId }: Omit<NewBatch, 'holder'>, usage: Usage) {
