@@ -3,6 +3,7 @@ import type { AskPermission, PermissionOption, PermissionQuestion, PermissionRep
 import { cutText } from '../agents/agent-text.ts';
 import { findWrongValue } from '../agents/question-form.ts';
 import type { QuestionEvent, QuestionForm, QuestionValues } from '../contract/session-update.ts';
+import type { BridgeEvent } from '../contract/surface.ts';
 import type { Permission, PermissionAnswer, StoredRule } from '../contract/workbench.ts';
 import { TENANT } from '../principal.ts';
 import type { PermissionRow, PermissionRuleRow } from '../storage/bridge-schema.ts';
@@ -117,11 +118,16 @@ export function endOf(
   const { scope = 'once', reason = '' } = answer;
   const form = formOf(row);
   const { state, optionId = '', given = '' } = form === null ? decided(row, answer) : answered(form, answer);
-  const isKept = scope !== 'once' && form === null;
+  const isKept = isRemembered(answer) && form === null;
   const rules = isKept ? rulesFrom(subject, state === 'allowed' ? 'allow' : 'deny') : [];
-  if (scope !== 'once' && rules.length === 0) throw new AppError('PERMISSION_NOT_REMEMBERED');
+  if (isRemembered(answer) && rules.length === 0) throw new AppError('PERMISSION_NOT_REMEMBERED');
   const said = { scope, reason: JSON.stringify(reason), answered_by: answeredBy, answered_at: now };
   return { end: { state, option_id: optionId, given, ...said }, rules };
+}
+
+/** Answers that become rules. */
+export function isRemembered({ scope = 'once' }: PermissionAnswer): boolean {
+  return scope !== 'once';
 }
 
 interface Outcome {
@@ -150,6 +156,17 @@ function answered(form: QuestionForm, { optionId, decision, values = {} }: Permi
   const wrong = findWrongValue(form, values);
   if (wrong !== undefined) throw refused(wrong);
   return { state: 'answered', given: JSON.stringify(values) };
+}
+
+/** Makes the event without title and input, because they may be private. */
+export function needsInput({
+  id: permissionId,
+  session_id: sessionId,
+  owner,
+  expires_at: at,
+}: PermissionRow): BridgeEvent {
+  const expiresAt = new Date(at).toISOString();
+  return { event: 'session.needs_input', data: { permissionId, sessionId, owner, expiresAt } };
 }
 
 /** What a stored request is about. An input that was too large to be stored says nothing, and the title is not all of it. */

@@ -16,8 +16,10 @@ import {
   askedSubject,
   endOf,
   isAnswered,
+  isRemembered,
   type NamedRule,
   NO_ANSWER,
+  needsInput,
   optionFor,
   replyByRule,
   replyOf,
@@ -296,7 +298,9 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       if (row.state !== 'open') continueTurn(row);
       checkOpen(row);
       const { id: by } = principal.member ?? principal;
-      const subject = await followLinks(askedSubject(row));
+      const asked = askedSubject(row);
+      // Only what is remembered needs to know where paths lead; a disk that hangs does not hold up the other answers.
+      const subject = isRemembered(answer) ? await followLinks(asked) : asked;
       const { end, rules: remembered } = endOf(row, answer, by, clock.now(), subject);
       const added = remembered.map((rule) =>
         store.addRule(toRuleRow(rule, row, end.scope, by, makeId('rule_'), clock.now())),
@@ -354,12 +358,6 @@ export async function createPermissions(options: PermissionsOptions): Promise<Pe
       await Promise.all(underWay);
     },
   };
-}
-
-/** Makes the event without title and input, because they may be private. */
-function needsInput({ id: permissionId, session_id: sessionId, owner, expires_at: at }: PermissionRow): BridgeEvent {
-  const expiresAt = new Date(at).toISOString();
-  return { event: 'session.needs_input', data: { permissionId, sessionId, owner, expiresAt } };
 }
 
 /** An editor is asked unless the call says otherwise. */
