@@ -130,7 +130,7 @@ export function createCompletions(options: CompletionsOptions): Completions {
   const stored = createStoredObjects({
     ...{ pipeline, findApi, objects, send, storedInResponses, allowsOrigin, clock, makeId },
     filesApi: settings.files_api,
-    charges: createBatchCharges(metered.batches, objects),
+    charges: createBatchCharges(metered.batches),
     onError: (error, batch) => logger.warn({ err: error, batch }, 'a batch was not cancelled'),
   });
   const stopWatching = options.owners?.watch(({ id, state }) => {

@@ -214,10 +214,11 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
         const charges = chargesOf(holder, clock.now());
         return apis?.charged({ outcome: { api }, costNano: 1, charges }).charges ?? charges;
       },
-      correct(call) {
-        for (const { bucket, period } of call.charges ?? []) budgets.correct(bucket, period, call.costNano);
-        meter.observe(call);
-      },
+      correct: (call, estimate) =>
+        meter.correct(call, estimate, () => {
+          for (const { bucket, period } of call.charges ?? []) budgets.correct(bucket, period, call.costNano);
+        }),
+      flush: meter.flush,
     },
     figures: figures.sources,
     reload: access.reload,

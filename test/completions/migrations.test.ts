@@ -23,6 +23,7 @@ const RELEASED = {
     '0013-exports': '2069a1882e1a0a9e04b64eea63708e4ec6d68105dd37730d5e3697d585533534',
     '0014-key-content': 'abb2211888b8f54f211d500753f3e8b437b6820fbcfe148d87aba25cc9672450',
     '0015-budget-leases': '261871fdde270fda2b15cda6871995d1c9f87109ca2aab7916de0f0c1d93ecb2',
+    '0016-objects-of-owners': '2438adce0f04884d36402e0fbfdd40f02539ff01757f00e1f820fa7297c95b3c',
   },
   postgres: {
     '0001-keys-and-usage': '28fcb45c254eea4a70607b4ca2c53f820d3a78b2a42baae36972740c5158e6df',
@@ -40,6 +41,7 @@ const RELEASED = {
     '0013-exports': 'cf9eff2f7b20217c41a5da4451182eea256947c7ec9ef3510a2b70f78b027809',
     '0014-key-content': '98dcf5091850413b40a4cd8ea1bd9cf4ef435fd4912fe258f109c80afca1c30f',
     '0015-budget-leases': '32b4c442490b22ef6320b4bbf57c289c8b98090777119a68391108ef6cb3b019',
+    '0016-objects-of-owners': '2438adce0f04884d36402e0fbfdd40f02539ff01757f00e1f820fa7297c95b3c',
   },
 };
 

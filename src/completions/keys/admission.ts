@@ -200,8 +200,6 @@ export interface SettledCall {
   readonly priceKnown: boolean;
   /** The budgets that it counts for, each with its period. */
   readonly charges?: readonly Charge[];
-  /** The difference between what an earlier call was charged and what it used; the figures may be negative. */
-  readonly isCorrection?: true;
 }
 
 /** Where the cost of a call is added up. */

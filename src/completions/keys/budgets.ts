@@ -13,7 +13,7 @@ export interface Budgets {
     budget: Budget,
     nano: number,
   ): BudgetReservation | undefined | Promise<BudgetReservation | undefined>;
-  /** Adds to what was spent in a period, without asking for room; a negative amount is given back. */
+  /** What is stored as spent in a period was corrected by this; a negative amount is free again. */
   correct(keyId: string, period: string, nano: number): void;
 }
 
@@ -175,7 +175,7 @@ export function createBudgets({ clock, readSpent, unstored, freshMs, onAlert }: 
   const budgets: OwnBudgets = {
     correct(keyId, period, nano) {
       const spending = known.get(keyId);
-      // What was not read yet will be read with the correction.
+      // What was not read yet is read with the correction.
       if (spending?.period !== period) return;
       spending.settled += nano;
       spending.spent += nano;

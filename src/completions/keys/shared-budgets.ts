@@ -54,6 +54,7 @@ interface Held extends ToldLevel {
 /** A part is this much of a budget at least, so that most calls need not ask. */
 const SLICE = 0.01;
 const HELD_MS = 1000;
+const NOT_REFUSED: Held['refused'] = { until: Number.NEGATIVE_INFINITY, need: 0 };
 /** A budget that had no room is not asked again for this long. */
 const REFUSED_MS = 100;
 
@@ -69,7 +70,7 @@ export function createSharedBudgets(options: SharedBudgetsOptions): SharedBudget
       held = {
         ...{ bucket, period, lease: 0, reserved: 0, unstored: 0, stored: undefined, wanted: 0, told: 0, toldOf: 0 },
         asking: undefined,
-        refused: { until: Number.NEGATIVE_INFINITY, need: 0 },
+        refused: NOT_REFUSED,
         cancelReturn: undefined,
       };
       known.set(name, held);
@@ -162,10 +163,10 @@ export function createSharedBudgets(options: SharedBudgetsOptions): SharedBudget
   return {
     prepare: () => undefined,
     correct(bucket, period, nano) {
-      const held = find(bucket, period);
-      // Less than nothing: what is given back is ours until it is stored, and then goes back with the rest.
-      held.unstored += nano;
-      planReturn(held);
+      const held = known.get(`${bucket}\n${period}`);
+      if (held === undefined) return;
+      if (held.stored !== undefined) held.stored += nano;
+      held.refused = NOT_REFUSED;
     },
     reserve(bucket, budget, nano) {
       const held = find(bucket, periodOf(budget.period, clock.now()));

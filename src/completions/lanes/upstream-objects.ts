@@ -26,8 +26,6 @@ export interface UpstreamObjects {
   /** Those of one kind that an owner has stored since a moment. */
   since(kind: StoredKind, owner: string, time: number): Promise<readonly StoredObject[]>;
   forget(id: string, holder: Owned): Promise<void>;
-  /** Removes the detail of an object; false if another call did so before. */
-  takeDetail(object: StoredObject, holder: Owned): Promise<boolean>;
 }
 
 export type StoredKind = 'file' | 'batch';
@@ -130,7 +128,6 @@ export function createUpstreamObjects({ store, clock, onError }: UpstreamObjects
       }
     },
     forget: (id, holder) => store.remove(id, ownerOf(holder)),
-    takeDetail: ({ id, detail }, holder) => store.takeDetail(id, ownerOf(holder), detail),
   };
 }
 
@@ -138,7 +135,8 @@ function storedObject({ id, kind, api, detail }: UpstreamObjectRow): StoredObjec
   return { id, kind: kind as StoredKind, place: api, detail };
 }
 
-function ownerOf({ owner, id }: Owned): string {
+/** Whose the objects of a caller are. */
+export function ownerOf({ owner, id }: Owned): string {
   return owner === '' ? id : owner;
 }
 

@@ -8,7 +8,7 @@ import type { CallObserver, CallOutcome, Charge, SettledCall } from '../keys/adm
 import { storedTags } from '../keys/issued-key.ts';
 import type { UsageContentRow, UsageQuarterRow, UsageRecordRow } from '../storage/completions-schema.ts';
 import { OTHER } from '../storage/usage-report-store.ts';
-import type { UsageFlush, UsageStore } from '../storage/usage-store.ts';
+import type { StoredEstimate, UsageFlush, UsageStore } from '../storage/usage-store.ts';
 import { quarterOf } from './usage-time.ts';
 
 /** What was counted since the sums were last taken. */
@@ -117,6 +117,11 @@ function inOrder<Row>(rows: ReadonlyMap<string, Row>): readonly Row[] {
 /** Stores what calls used, off their way. */
 export interface UsageMeter {
   readonly observe: CallObserver;
+  /**
+   * Stores a correction and takes its estimate, both or neither: a program that dies in between corrects at the next look. Nothing is
+   * stored if the estimate is gone. Rejects if the store fails; it is tried again.
+   */
+  correct(call: SettledCall, estimate: StoredEstimate, onStored: () => void): Promise<void>;
   /** What a key spent in a period and is not stored yet. */
   unstored(keyId: string, period: string): number;
   /** Resolves when all that was observed is stored. */
@@ -147,6 +152,16 @@ interface Item {
   record: UsageRecordRow | undefined;
 }
 
+/** What an earlier call used more or less than it was charged. Its figures may be negative. */
+interface Correction {
+  readonly call: SettledCall;
+  readonly estimate: StoredEstimate;
+  readonly flushId: string;
+  readonly id: string;
+  readonly at: number;
+  onStored(): void;
+}
+
 /** How many calls are counted together: counting each with its answer took about twice as long. */
 const COUNTED_TOGETHER = 64;
 const CAPACITY = 20_000;
@@ -169,13 +184,44 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       const { call, id, at } = item;
       if (call === undefined) continue;
       item.record = usageRecord(call, id, at);
-      adder.add(item.record, call.charges, call.isCorrection);
+      adder.add(item.record, call.charges);
       item.content = call.outcome.content;
       item.call = undefined;
     }
   }
 
-  async function write(items: readonly Item[]): Promise<void> {
+  /** In the order of their ids, because exports go on after the last id that they have seen. */
+  async function write(items: readonly (Item | Correction)[]): Promise<void> {
+    let calls: Item[] = [];
+    for (const item of items) {
+      if (!('estimate' in item)) {
+        calls.push(item);
+        continue;
+      }
+      if (calls.length > 0) await writeCalls(calls);
+      calls = [];
+      await writeCorrection(item);
+    }
+    if (calls.length > 0) await writeCalls(calls);
+  }
+
+  async function writeCorrection({ call, estimate, flushId, id, at, onStored }: Correction): Promise<void> {
+    const record = usageRecord(call, id, at);
+    const sums = createUsageAdder();
+    sums.add(record, call.charges, true);
+    try {
+      await store.add({ ...sums.take(), id: flushId, records: [record], contents: [], estimate });
+    } catch (error) {
+      const code = errorCode(error);
+      // Another look at the batch has stored it.
+      if (code === 'STORAGE_CONFLICT') return;
+      // An earlier attempt whose answer was lost.
+      if (code !== 'STORAGE_DUPLICATE') throw error;
+    }
+    onStored();
+  }
+
+  async function writeCalls(items: readonly Item[]): Promise<void> {
     countAll();
     if (leaving !== undefined) await finish(leaving);
     leaving = { ...adder.take(), id: makeId('flu_') };
@@ -195,7 +241,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
     leaving = undefined;
   }
 
-  const queue = createBatcher<Item>({
+  const queue = createBatcher<Item | Correction>({
     capacity,
     maxBatch: BATCH,
     maxDelayMs: FLUSH_MS,
@@ -221,6 +267,10 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       if (uncounted.length >= COUNTED_TOGETHER) countAll();
       queue.add(item);
     },
+    correct(call, estimate, onStored) {
+      queue.add({ call, estimate, onStored, flushId: makeId('flu_'), id: makeRecordId(), at: clock.now() });
+      return queue.flush();
+    },
     unstored(keyId, period) {
       countAll();
       const onTheWay = leaving?.spending.find((row) => row.key_id === keyId && row.period === period);
@@ -234,7 +284,7 @@ export function createUsageMeter(options: UsageMeterOptions): UsageMeter {
       // Sums of records that were dropped may have no record to travel with.
       if (adder.isEmpty() && leaving === undefined) return;
       try {
-        await write([]);
+        await writeCalls([]);
       } catch {
         onLost('sums', 1);
       }

@@ -11,9 +11,10 @@ import { asCount, asObject, type JsonObject } from '../dialects/json-value.ts';
 import { readResponsesUsage } from '../dialects/openai/openai-answer.ts';
 import { statusOf } from '../errors.ts';
 import { type CallOutcome, type Charge, type KeyHolder, priceCall, type SettledCall } from '../keys/admission.ts';
-import type { StoredObject, UpstreamObjects } from '../lanes/upstream-objects.ts';
+import { ownerOf, type StoredObject, type UpstreamObjects } from '../lanes/upstream-objects.ts';
 import { estimatedUsage, estimateTokensIn, expectedAnswerTokens, textCount } from '../relay/token-usage.ts';
 import { CallerPresence, type FinishCall, type MeasuredUsage } from '../routing/call-record.ts';
+import type { StoredEstimate } from '../storage/usage-store.ts';
 
 /** The sum of all lines of a file for a batch. It is stored with the file, and charged with the batch. */
 export interface BatchPlan {
@@ -246,8 +247,9 @@ export interface BatchMeter {
   readonly priceOf: PriceOf;
   /** The budgets that a batch counts for when it begins now. */
   chargesOf(holder: KeyHolder, api: string): readonly Charge[];
-  /** Stores the difference between an estimate and what was used. */
-  correct(call: SettledCall): void;
+  /** Stores the difference between an estimate and what was used, unless the estimate is gone. */
+  correct(call: SettledCall, estimate: StoredEstimate): Promise<void>;
+  flush(): Promise<void>;
 }
 
 /** The estimated charge of a batch. It is stored with the batch until its usage is known. */
@@ -277,13 +279,8 @@ export async function settle(finish: FinishCall, note: () => Promise<void>, meas
   finish({ outcome: 'ok', status: 200, measured });
 }
 
-const MAX_DOUBTED = 1000;
-
 /** Charges of batches: an estimate when they begin, corrected by what their API says that they used. */
-export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObjects, 'takeDetail'>) {
-  /** Estimates, by batch, of which nobody knows whether they were taken, because the store failed. */
-  const doubted = new Map<string, string>();
-
+export function createBatchCharges(meter: BatchMeter) {
   function priced(holder: BatchCharge['holder'], { plan, api, requestId }: Omit<NewBatch, 'holder'>, usage: Usage) {
     const counted: Usage & { readonly service_tier: string } = { ...usage, service_tier: 'batch' };
     const outcome: CallOutcome = {
@@ -292,19 +289,6 @@ export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObje
       ...{ attempts: 0, durationMs: 0, firstTokenMs: 0 },
     };
     return priceCall(holder as KeyHolder, outcome, meter.priceOf);
-  }
-
-  /** Resolves with true for the one call that corrects the estimate. */
-  async function takeEstimate(stored: StoredObject, owner: KeyHolder): Promise<boolean> {
-    // Taken by a call whose answer was lost.
-    const wasDoubted = doubted.delete(stored.id);
-    if (stored.detail === '') return wasDoubted;
-    try {
-      return await objects.takeDetail(stored, owner);
-    } catch (error) {
-      if (doubted.size < MAX_DOUBTED) doubted.set(stored.id, stored.detail);
-      throw error;
-    }
   }
 
   return {
@@ -317,22 +301,23 @@ export function createBatchCharges(meter: BatchMeter, objects: Pick<UpstreamObje
       const charges = costNano > 0 ? meter.chargesOf(holder, batch.api) : [];
       return JSON.stringify({ ...batch, holder: named, costNano, charges } satisfies BatchCharge);
     },
+    /** Resolves when the charge of a batch that was begun is stored; if storing fails, it is tried again until the program ends. */
+    stored: () => meter.flush().catch(() => undefined),
     /** Puts what a batch used in the place of its estimate, once, when its API tells it. */
-    async correct(stored: StoredObject, owner: KeyHolder, batch: JsonObject): Promise<void> {
-      const detail = stored.detail || doubted.get(stored.id);
-      const usage = detail === undefined ? undefined : usedBy(batch);
-      if (detail === undefined || usage === undefined || !(await takeEstimate(stored, owner))) return;
+    async correct({ id: batchId, detail }: StoredObject, owner: KeyHolder, batch: JsonObject): Promise<void> {
+      const usage = detail === '' ? undefined : usedBy(batch);
+      if (usage === undefined) return;
       const charge = JSON.parse(detail) as BatchCharge;
       const { promptTokens, answerTokens } = charge.plan;
       const used = priced(charge.holder, charge, usage);
-      meter.correct({
+      const correction: SettledCall = {
         ...used,
         promptTokens: used.promptTokens - promptTokens,
         completionTokens: used.completionTokens - answerTokens,
         costNano: used.costNano - charge.costNano,
         charges: charge.charges,
-        isCorrection: true,
-      });
+      };
+      await meter.correct(correction, { batchId, owner: ownerOf(owner), detail });
     },
   };
 }

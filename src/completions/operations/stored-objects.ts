@@ -354,6 +354,7 @@ export function createStoredObjects(options: StoredObjectsOptions) {
         await noteResults(object, batch, holder);
       };
       await settle(finish, note, { usage, estimated: true });
+      await charges.stored();
       sendJson(reply, admitted.record.headers(), bytes);
       return reply;
     },

@@ -149,6 +149,14 @@ export const completionsMigrations: readonly Migration[] = [
         schema.alterTable('key_spending').addColumn(name, 'integer', (column) => column.notNull().defaultTo(0)),
       ),
   },
+  {
+    // One object of an owner was looked for among all objects of that owner.
+    id: '0016-objects-of-owners',
+    statements: ({ schema }) => [
+      schema.dropIndex('upstream_objects_owner'),
+      schema.createIndex('upstream_objects_owned').on('upstream_objects').columns(['owner', 'id']),
+    ],
+  },
 ];
 
 function keyTables(schema: SchemaModule) {

@@ -13,8 +13,6 @@ export interface ObjectStore {
   list(query: ObjectQuery): Promise<readonly UpstreamObjectRow[]>;
   count(owner: string, kind: string): Promise<number>;
   remove(id: string, owner: string): Promise<void>;
-  /** Empties the detail of an object; false where it is another one by now. */
-  takeDetail(id: string, owner: string, detail: string): Promise<boolean>;
   /** Removes rows without a kind that are older than a moment, at most `limit` of them; returns how many. */
   removeBefore(time: number, limit: number): Promise<number>;
   removeOf(owner: string): Promise<void>;
@@ -83,18 +81,6 @@ export function createObjectStore(database: Database<CompletionsSchema>): Object
       await database.write([
         query.deleteFrom('upstream_objects').where('id', '=', id).where('owner', '=', owner).compile(),
       ]);
-    },
-    async takeDetail(id, owner, detail) {
-      const [changed] = await database.write([
-        query
-          .updateTable('upstream_objects')
-          .set({ detail: '' })
-          .where('id', '=', id)
-          .where('owner', '=', owner)
-          .where('detail', '=', detail)
-          .compile(),
-      ]);
-      return changed.changes === 1;
     },
     async removeBefore(time, limit) {
       const [removed] = await database.write([

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../../platform/database/database.ts';
-import type { Statement } from '../../platform/database/statement.ts';
+import { expectChanges, type Statement } from '../../platform/database/statement.ts';
 import type {
   CompletionsSchema,
   SpendingRow,
@@ -19,6 +19,16 @@ export interface UsageFlush {
   /** A record that is there already is left alone. */
   readonly records: readonly UsageRecordRow[];
   readonly contents: readonly UsageContentRow[];
+  /** An estimate that this corrects: it is removed from its batch. STORAGE_CONFLICT if it is not there any more. */
+  readonly estimate?: StoredEstimate;
+}
+
+/** The estimated charge of a batch, as it is stored with the batch. */
+export interface StoredEstimate {
+  readonly batchId: string;
+  /** Whose batch it is. */
+  readonly owner: string;
+  readonly detail: string;
 }
 
 export interface UsageStore {
@@ -66,6 +76,14 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
       .values({ record_id: given.record_id, request: given.request, answer: given.answer })
       .onConflict((conflict) => conflict.doNothing()),
   );
+  const takeEstimate = database.statement((builder, given: StoredEstimate) =>
+    builder
+      .updateTable('upstream_objects')
+      .set({ detail: '' })
+      .where('id', '=', given.batchId)
+      .where('owner', '=', given.owner)
+      .where('detail', '=', given.detail),
+  );
   /** Records are made in one place: the members of the first one are the columns of all. */
   const insertOf = (rows: number) => {
     const compile = (record: UsageRecordRow) => ({
@@ -100,9 +118,10 @@ export function createUsageStore(database: Database<CompletionsSchema>): UsageSt
   }
 
   return {
-    async add({ id, quarters, spending, records, contents }) {
+    async add({ id, quarters, spending, records, contents, estimate }) {
       await database.write([
         addFlush({ id }),
+        ...(estimate === undefined ? [] : [expectChanges(takeEstimate(estimate), 1)]),
         ...quarters.map((row) => addQuarter(row)),
         ...spending.map((row) => addSpending(row)),
         ...recordStatements(records),
