@@ -1,3 +1,5 @@
+import { parseJson } from '../../platform/json/parse-json.ts';
+
 /** A match in a text. */
 export interface Found {
   readonly start: number;
@@ -184,10 +186,30 @@ function mapString(text: string, name: string, isFree: boolean, take: (text: str
 export function mapArguments(text: string, take: (text: string) => string): string {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(text);
+    parsed = parseJson(text);
   } catch {
-    return take(text);
+    return isJson(text) ? mapDeep(text, take) : take(text);
   }
   const mapped = mapValue(parsed, '', true, take);
   return mapped === parsed ? text : JSON.stringify(mapped);
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|(?<![\d.eE+-])-?\d{7,}(?![\d.eE])/g;
+
+/** JSON nested so deep that a walk through its levels might use up the stack: its strings and numbers are visited as they stand. */
+function mapDeep(text: string, take: (text: string) => string): string {
+  return text.replace(STRING_OR_NUMBER, (literal) => {
+    const value = literal.startsWith('"') ? String(JSON.parse(literal)) : literal;
+    const taken = take(value);
+    return taken === value ? literal : JSON.stringify(taken);
+  });
 }

@@ -4,6 +4,7 @@ import { hasNestedRepetition } from '../../../src/completions/content-settings.t
 import {
   findPatterns,
   findPersonalData,
+  mapArguments,
   mapTexts,
   PERSONAL_DATA,
   type PersonalData,
@@ -197,4 +198,17 @@ test('patterns that may take very long are recognised', () => {
   ]) {
     assert.equal(hasNestedRepetition(fine), false, fine);
   }
+});
+
+test('arguments of any depth are checked, escapes included, and stay JSON', () => {
+  const replace = (text: string) => (text.includes('secret') || text === '41111111' ? '[out]' : text);
+  for (const depth of [1, 1000, 100_000]) {
+    const nested = (inside: string) => `${'['.repeat(depth)}${inside}${']'.repeat(depth)}`;
+    const given = nested('{"a \\"b":"a s\\u0065cret","n":41111111,"f":41111111.5,"e":1e41111111,"k":"kept\\u0041"}');
+    const mapped = mapArguments(given, replace);
+    JSON.parse(mapped);
+    assert.match(mapped, /"a \\"b":"\[out\]","n":"\[out\]","f":41111111\.5,"e":/);
+    assert.equal(mapArguments(nested('"plain"'), replace), nested('"plain"'), 'what does not change stays as it is');
+  }
+  assert.equal(mapArguments('{"a": "secret', replace), '[out]', 'no JSON');
 });
