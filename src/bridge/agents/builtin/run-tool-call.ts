@@ -3,7 +3,7 @@ import { AppError, errorCode } from '../../../platform/errors/app-error.ts';
 import { findIssues, firstIssue } from '../../../platform/json/describe-issues.ts';
 import { parseJson } from '../../../platform/json/parse-json.ts';
 import { PLAIN_OPTIONS } from '../agent-connection.ts';
-import type { AgentEvent, PermissionPolicy, SupervisedTurn } from '../agent-provider.ts';
+import type { AgentEvent, PermissionPolicy, Permit, SupervisedTurn } from '../agent-provider.ts';
 import type { RequestedToolCall } from './complete-chat.ts';
 import type { Tool, ToolContext, ToolOutput } from './tools/tool.ts';
 
@@ -24,6 +24,7 @@ const MAX_SHOWN_INPUT = 16 * 1024;
 const DENIED =
   'Refused: here you may not change files or run commands. Use the tools that read, and tell the user what you would have done.';
 const REJECTED = 'Refused: the user does not permit this.';
+const UNANSWERED = 'Refused: this needs a permission, and nobody has given or denied it.';
 const UNEXPLAINED = 'Do not try it in another way; ask what to do instead.';
 const FILE_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: 'There is no such file or folder; list_files shows what is there.',
@@ -79,9 +80,9 @@ export async function runToolCall(options: ToolCallOptions): Promise<string> {
       input: read.input,
       options: PLAIN_OPTIONS,
     };
-    const { decision, isAsked, reason } = await options.permit(question, options.permissions, options.context.signal);
+    const permit = await options.permit(question, options.permissions, options.context.signal);
     options.context.signal.throwIfAborted();
-    if (decision === 'denied') return end('failed', { text: isAsked ? rejected(reason) : DENIED });
+    if (permit.decision === 'denied') return end('failed', { text: refusalOf(permit) });
   }
   report({ ...shown, status: 'in_progress', input });
   const output = await tool.run(read.input, underRules(options, tool)).catch(failure);
@@ -97,9 +98,12 @@ function underRules({ context, deniedPaths }: ToolCallOptions, { toolKind }: Too
   return { ...context, root: { ...root, denials }, ...(files !== undefined && { files: { ...files, denials } }) };
 }
 
-/** A reason says what to do, so that nothing needs to be asked. */
-function rejected(reason: string | undefined): string {
-  return `${REJECTED} ${reason === undefined ? UNEXPLAINED : `The user says: ${reason}`}`;
+/** What the model reads of a denial. A reason says what to do, so that nothing needs to be asked. */
+function refusalOf({ isAsked, optionId, reason, answeredBy, rule }: Permit): string {
+  if (!isAsked) return DENIED;
+  if (reason !== undefined) return `${REJECTED} The user says: ${reason}`;
+  const isAnswered = optionId !== undefined || answeredBy !== undefined || rule !== undefined;
+  return `${isAnswered ? REJECTED : UNANSWERED} ${UNEXPLAINED}`;
 }
 
 interface ReadInput {

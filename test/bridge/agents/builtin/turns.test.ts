@@ -188,6 +188,9 @@ test('the model learns why a person denied a tool, and a turn that may only read
   assert.match(String(requests[2]?.messages[0]?.content), /may only read/);
   assert.match(String(requests[3]?.messages.at(-1)?.content), /^Refused: here you may not/);
   assert.equal(reading.events.filter((event) => event.kind === 'permission')[0]?.decision, 'denied');
+  const unanswered = recordTurn(root, 'work', { ask: async () => ({ optionId: undefined }) });
+  await agent.startTurn(unanswered);
+  assert.match(String(requests[5]?.messages.at(-1)?.content), /^Refused: .* nobody has given or denied it\. Do not/);
 });
 
 test('a message to the running turn reaches the model with its next request, also when it was about to end', async (context) => {
