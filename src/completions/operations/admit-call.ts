@@ -48,8 +48,8 @@ export interface AdmittedCall extends IncomingCall {
   readonly promptTokens: number;
   readonly tokens: number;
   readonly record: CallRecord;
-  /** Returns whether a target may be tried by the budget of its API. Absent: all may. */
-  readonly hasRoom?: AttemptCall<unknown>['hasRoom'];
+  /** Which APIs have room in their budgets. Absent: all have. */
+  readonly apis?: AttemptCall<unknown>['apis'];
 }
 
 export interface CallAdmissionOptions extends Pick<Runtime, 'clock'> {
@@ -116,12 +116,12 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     return costs;
   }
 
-  /** Returns which APIs have room in their budgets; undefined: all of them. Throws BUDGET_EXCEEDED if no target has room. */
-  function roomAt(plan: ModelPlan, holder: KeyHolder, reserved: ApiReservation): AdmittedCall['hasRoom'] {
+  /** Returns the budgets if an API has no room in its own. Throws BUDGET_EXCEEDED if no target has room. */
+  function roomAt(plan: ModelPlan, holder: KeyHolder, reserved: ApiReservation): AdmittedCall['apis'] {
     const hasRoom = ({ apiId }: Pick<ModelPlan['targets'][number], 'apiId'>) => reserved.hasRoom(apiId);
     const [first] = plan.targets;
     if (first === undefined || targetsOf(plan, holder).every(hasRoom)) return undefined;
-    if (targetsOf(plan, holder, (each) => each.targets.some(hasRoom)).some(hasRoom)) return hasRoom;
+    if (targetsOf(plan, holder, (each) => each.targets.some(hasRoom)).some(hasRoom)) return reserved;
     reserved.settle('', 0);
     throw reserved.refusal(first.apiId);
   }
@@ -161,7 +161,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   async function admitWithin(apis: ApiBudgets, call: IncomingCall, plan: ModelPlan, estimate: CallEstimate) {
     const { holder } = call;
     const reserved = await apis.reserve(costsByApi(plan, holder, estimate));
-    const hasRoom = roomAt(plan, holder, reserved);
+    const withRoom = roomAt(plan, holder, reserved);
     try {
       const admission = await admissions.admit(holder, requestFor(call, plan, estimate));
       const settle: Admission['settle'] = (outcome) => {
@@ -169,7 +169,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
         reserved.settle(outcome.api, cost ?? 0);
         return cost;
       };
-      return { ...admitted(call, plan, estimate, { ...admission, settle }), hasRoom };
+      return { ...admitted(call, plan, estimate, { ...admission, settle }), apis: withRoom };
     } catch (error) {
       reserved.settle('', 0);
       throw error;

@@ -178,7 +178,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       });
     },
     async attempt(call, run) {
-      const { plan, holder, presence, tokens, record, hasRoom } = call;
+      const { plan, holder, presence, tokens, record, apis } = call;
       let lease: TargetLease | undefined;
       try {
         const result = await attemptCalls({
@@ -188,7 +188,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
           timeoutMs: call.timeoutMs,
           presence,
           record,
-          hasRoom,
+          apis,
           run(attempt) {
             lease = attempt.lease;
             return run(attempt);

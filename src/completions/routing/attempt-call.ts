@@ -2,6 +2,7 @@ import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { retry } from '../../platform/retry/retry.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { KeyHolder } from '../keys/admission.ts';
+import type { ApiReservation } from '../keys/budgets.ts';
 import type { AttemptRecord, CallerPresence } from './call-record.ts';
 import type { ModelPlan, ModelPlans, PlanTimeouts, Target } from './model-plan.ts';
 import type { TargetBoard, TargetLease } from './target-board.ts';
@@ -27,8 +28,8 @@ export interface AttemptCall<Result> {
   readonly timeoutMs?: number | undefined;
   readonly presence: CallerPresence;
   readonly record: AttemptRecord;
-  /** Targets without it are left out, also those of fallbacks. Absent: all may be tried. */
-  readonly hasRoom?: ((target: Pick<Target, 'apiId'>) => boolean) | undefined;
+  /** Targets at APIs without room in their budgets are left out, also those of fallbacks. Absent: all may be tried. */
+  readonly apis?: Pick<ApiReservation, 'hasRoom' | 'refusal'> | undefined;
   /** Resolves when the response has begun; from then on the call is not retried. */
   run(attempt: Attempt): Promise<Result>;
 }
@@ -59,8 +60,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
     let failure: unknown;
     for (let plan: ModelPlan | undefined = call.plan; plan !== undefined; plan = waiting.shift()) {
       const now = clock.monotonic();
-      const { hasRoom } = call;
-      const usable: ModelPlan = hasRoom === undefined ? plan : { ...plan, targets: plan.targets.filter(hasRoom) };
+      const usable = call.apis === undefined ? plan : withRoom(plan, call.apis);
       const limits: Limits = {
         planEnds: now + longestTotal(usable.targets),
         callEnds,
@@ -85,6 +85,7 @@ export function createAttemptCalls(options: AttemptOptions): AttemptCalls {
         }
       }
       ofPlan ??= noTarget(plan.name);
+      if (usable.targets.length === 0) failure ??= refusalOf(plan, call.apis);
       failure = moreTelling(failure, ofPlan);
       const { next, tooLong } = policyOf(ofPlan);
       const names = tooLong ? plan.contextFallbacks : next ? plan.fallbacks : [];
@@ -210,6 +211,15 @@ function longestTotal(targets: readonly Target[]): number {
 
 function hasFallback(holder: KeyHolder, { fallbacks }: ModelPlan): boolean {
   return fallbacks.some((name) => holder.mayUse(name));
+}
+
+function withRoom(plan: ModelPlan, { hasRoom }: Pick<ApiReservation, 'hasRoom'>): ModelPlan {
+  return { ...plan, targets: plan.targets.filter(({ apiId }) => hasRoom(apiId)) };
+}
+
+/** Why no target of a plan could be tried. */
+function refusalOf({ targets: [first] }: ModelPlan, apis: AttemptCall<unknown>['apis']): AppError | undefined {
+  return first === undefined ? undefined : apis?.refusal(first.apiId);
 }
 
 /** Prefers an earlier error to NO_TARGET_AVAILABLE, because it tells the caller more. */

@@ -104,6 +104,11 @@ test('the only target with room is tried although its circuit is open', async ()
     run: async () => 'done',
   };
   await attemptCalls(call);
-  await attemptCalls({ ...call, hasRoom: ({ apiId }) => apiId !== 'full' });
+  const refusal = (api: string) => new AppError('BUDGET_EXCEEDED', { of: api });
+  const apis = { hasRoom: (api: string) => api !== 'full', refusal };
+  await attemptCalls({ ...call, apis });
   assert.deepEqual(soles, [false, true]);
+  // What the API stores can be asked of no other.
+  const pinned = { ...call.plan, targets: call.plan.targets.slice(0, 1) };
+  await assert.rejects(attemptCalls({ ...call, plan: pinned, apis }), refusal('full'));
 });
