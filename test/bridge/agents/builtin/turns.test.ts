@@ -178,8 +178,7 @@ test('the model learns why a person denied a tool, and a turn that may only read
     requests[1]?.messages.at(-1)?.content,
     'Refused: the user does not permit this. The user says: put it into docs/ instead',
   );
-  const denial = turn.events.find((event) => event.kind === 'permission');
-  assert.equal(denial?.reason, 'put it into docs/ instead');
+  assert.equal(turn.events.find((event) => event.kind === 'permission')?.reason, 'put it into docs/ instead');
   const offered = (index: number) => requests[index]?.tools?.map((tool) => tool.function.name) ?? [];
   assert.ok(offered(0).includes('write_file'));
   const reading = recordTurn(root, 'work', { ask, isReadOnly: true });
@@ -188,8 +187,7 @@ test('the model learns why a person denied a tool, and a turn that may only read
   assert.match(String(requests[2]?.messages[0]?.content), /may only read/);
   assert.match(String(requests[3]?.messages.at(-1)?.content), /^Refused: here you may not/);
   assert.equal(reading.events.filter((event) => event.kind === 'permission')[0]?.decision, 'denied');
-  const unanswered = recordTurn(root, 'work', { ask: async () => ({ optionId: undefined }) });
-  await agent.startTurn(unanswered);
+  await agent.startTurn(recordTurn(root, 'work', { ask: async () => ({ optionId: undefined }) }));
   assert.match(String(requests[5]?.messages.at(-1)?.content), /^Refused: .* nobody has given or denied it\. Do not/);
 });
 
