@@ -92,6 +92,9 @@ test('rules see the files of a change that Codex asks for, which the request its
   assert.equal(command.title, "/bin/bash -lc 'rm -rf build'");
   const granted = { permissions: { network: null, fileSystem: { read: null, write: ['/work/.env'] } } };
   assert.equal(decided(ask('five', 'item/permissions/requestApproval', granted), denySecrets), 'deny');
+  const entries = [{ path: { type: 'path', path: '/work/.env' }, access: 'write' }];
+  const asEntries = { permissions: { network: null, fileSystem: { read: null, write: null, entries } } };
+  assert.equal(decided(ask('six', 'item/permissions/requestApproval', asEntries), denySecrets), 'deny');
   assert.equal(ask('six').title, 'change files');
 });
 

@@ -318,10 +318,17 @@ function approval(input: unknown, toolKind: string, titles: readonly unknown[]):
   return { toolCallId: textOf(asObject(input).itemId), title, toolKind, input, options: PLAIN_OPTIONS };
 }
 
-/** The files and folders that Codex wants to use from now on. */
+/** The files and folders that Codex wants to use from now on: in two lists, or as entries of several kinds, by its version. */
 function pathsGranted({ permissions }: Fields): readonly string[] {
-  const { read, write } = asObject(asObject(permissions).fileSystem);
-  return [read, write].flat().filter((path) => typeof path === 'string');
+  return textsIn(asObject(permissions).fileSystem).filter((text) => text.includes('/'));
+}
+
+const MAX_DEPTH = 6;
+
+function textsIn(value: unknown, depth = 0): readonly string[] {
+  if (typeof value === 'string') return [value];
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
+  return Object.values(value).flatMap((each) => textsIn(each, depth + 1));
 }
 
 /** What is asked for has null where nothing is asked; what is granted leaves it out. */
