@@ -1,5 +1,5 @@
 import { promisify } from 'node:util';
-import { brotliDecompress, gunzip, inflate } from 'node:zlib';
+import { brotliDecompress, constants, gunzip, inflate } from 'node:zlib';
 import { type AppError, errorCode } from '../../platform/errors/app-error.ts';
 import { afterReads } from '../../platform/queue/after-reads.ts';
 import type { Dialect } from '../dialects/dialect.ts';
@@ -29,7 +29,12 @@ export interface OpenOptions {
 /** The largest response, also after decompression, because a small body can unpack to any size. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 const MAX_REFUSAL_BYTES = 64 * 1024;
-const DECOMPRESSIONS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: promisify(brotliDecompress) };
+/** `cut`: how a body is unpacked whose end is missing. */
+const DECOMPRESSIONS = {
+  gzip: { unpack: promisify(gunzip), cut: { finishFlush: constants.Z_SYNC_FLUSH } },
+  deflate: { unpack: promisify(inflate), cut: { finishFlush: constants.Z_SYNC_FLUSH } },
+  br: { unpack: promisify(brotliDecompress), cut: { finishFlush: constants.BROTLI_OPERATION_FLUSH } },
+};
 
 /** Returns the bytes of a response with status 2xx. Throws for any other response. */
 export function openAnswer(options: OpenOptions): Promise<Buffer> {
@@ -44,6 +49,7 @@ class WholeAnswer implements ExchangeListener {
   #exchange: Exchange | undefined = undefined;
   #chunks: Buffer[] = [];
   #length = 0;
+  #refused: RefusalBody | undefined = undefined;
   #status = 0;
   #headers: UpstreamHeaders = NO_HEADERS;
 
@@ -66,23 +72,32 @@ class WholeAnswer implements ExchangeListener {
   onHead(status: number, headers: UpstreamHeaders): void {
     this.#status = status;
     this.#headers = headers;
+    if (!isSuccess(status)) this.#refused = createRefusalBody();
   }
 
   onData(chunk: Buffer): void {
+    const refused = this.#refused;
+    if (refused !== undefined) {
+      if (refused.add(chunk)) return;
+      this.#exchange?.abort();
+      this.#refuse(refused);
+      return;
+    }
     this.#length += chunk.length;
-    const limit = isSuccess(this.#status) ? MAX_ANSWER_BYTES : MAX_REFUSAL_BYTES;
-    if (this.#length <= limit) {
+    if (this.#length <= MAX_ANSWER_BYTES) {
       this.#chunks.push(chunk);
       return;
     }
     this.#exchange?.abort();
-    if (isSuccess(this.#status)) this.#reject(tooLarge());
-    // The start says enough: a refusal may have no end.
-    else this.#finish(Buffer.concat([...this.#chunks, chunk], limit));
+    this.#reject(tooLarge());
   }
 
   onEnd(): void {
     this.#options.presence.watch(ignore);
+    if (this.#refused !== undefined) {
+      this.#refuse(this.#refused);
+      return;
+    }
     const { 'content-encoding': encoding } = this.#headers;
     const [first] = this.#chunks;
     const body = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks);
@@ -91,14 +106,19 @@ class WholeAnswer implements ExchangeListener {
   }
 
   onFailed(error: AppError): void {
-    this.#reject(error);
+    if (this.#refused !== undefined) this.#refuse(this.#refused);
+    else this.#reject(error);
   }
 
   #finish(body: Buffer): void {
-    if (isSuccess(this.#status)) {
-      this.#options.onHeaders?.(this.#headers);
-      this.#resolve(body);
-    } else this.#reject(refusal(this.#status, this.#headers, body.toString('utf8'), this.#options));
+    this.#options.onHeaders?.(this.#headers);
+    this.#resolve(body);
+  }
+
+  #refuse(refused: RefusalBody): void {
+    void refused.read(this.#headers).then((text) => {
+      this.#reject(refusal(this.#status, this.#headers, text, this.#options));
+    });
   }
 }
 
@@ -125,25 +145,35 @@ export function refusal(
   return failureToError(decodeFailure(status, body), hide, { retryAfterMs });
 }
 
-/** Keeps only the start of a refusal's text. */
-export function createRefusalText() {
+export type RefusalBody = ReturnType<typeof createRefusalBody>;
+
+/** The start of a refusal's body says enough, and its status says most: it may have no end, be cut, or be damaged. */
+export function createRefusalBody() {
   const chunks: Buffer[] = [];
   let length = 0;
   return {
-    /** Returns false when there is enough of it: a refusal may have no end. */
+    /** Returns false when there is enough of it. */
     add(chunk: Buffer): boolean {
       chunks.push(chunk);
       length += chunk.length;
       return length < MAX_REFUSAL_BYTES;
     },
-    read: () => Buffer.concat(chunks).toString('utf8', 0, MAX_REFUSAL_BYTES),
+    async read({ 'content-encoding': encoding = 'identity' }: UpstreamHeaders): Promise<string> {
+      const body = Buffer.concat(chunks).subarray(0, MAX_REFUSAL_BYTES);
+      if (encoding === 'identity') return body.toString('utf8');
+      const { unpack, cut } = decompressionOf(String(encoding)) ?? {};
+      const unpacked = await unpack?.(body, { ...cut, maxOutputLength: MAX_ANSWER_BYTES }).catch(() => undefined);
+      return unpacked?.toString('utf8', 0, MAX_REFUSAL_BYTES) ?? '';
+    },
   };
 }
 
+function decompressionOf(encoding: string) {
+  return Object.hasOwn(DECOMPRESSIONS, encoding) ? DECOMPRESSIONS[encoding as keyof typeof DECOMPRESSIONS] : undefined;
+}
+
 async function decompress(body: Buffer, encoding: string): Promise<Buffer> {
-  const unpack = Object.hasOwn(DECOMPRESSIONS, encoding)
-    ? DECOMPRESSIONS[encoding as keyof typeof DECOMPRESSIONS]
-    : undefined;
+  const unpack = decompressionOf(encoding)?.unpack;
   if (unpack === undefined) throw upstreamError('its answer is compressed in a way that was not asked for');
   try {
     return await unpack(body, { maxOutputLength: MAX_ANSWER_BYTES });

@@ -4,7 +4,7 @@ import type { ChatChunk, ChatCompletion } from '../contract/chat.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import type { MeasuredUsage } from '../routing/call-record.ts';
 import { failureToError, type UpstreamHeaders, upstreamError } from '../routing/upstream-failure.ts';
-import { createRefusalText, isSuccess, type OpenOptions, refusal } from './open-answer.ts';
+import { createRefusalBody, isSuccess, type OpenOptions, type RefusalBody, refusal } from './open-answer.ts';
 
 /** Receives the pieces of a stream: any number of writes, then exactly one end or fail. */
 export interface StreamSink<Piece> {
@@ -54,7 +54,7 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
     let sink: StreamSink<Piece> | undefined;
     let queued: Piece[] = [];
     let outcome: Outcome<Piece> | undefined;
-    let refusalText: ReturnType<typeof createRefusalText> | undefined;
+    let refused: RefusalBody | undefined;
     /** Chunks of one poll phase. Upstreams send many small chunks, and handling them together is much cheaper. */
     let arrived: Buffer[] = [];
     let arrivedBytes = 0;
@@ -63,15 +63,15 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       onHead(givenStatus, givenHeaders) {
         status = givenStatus;
         headers = givenHeaders;
-        if (!isSuccess(status)) refusalText = createRefusalText();
+        if (!isSuccess(status)) refused = createRefusalBody();
         else if (options.anyType !== true && NO_STREAM_TYPE.test(String(headers['content-type'])))
           stop(upstreamError(NO_STREAM));
         else if ((headers['content-encoding'] ?? 'identity') !== 'identity') stop(upstreamError(COMPRESSED));
       },
       onData(chunk) {
         if (outcome !== undefined) return;
-        if (refusalText !== undefined) {
-          if (refusalText.add(chunk)) return;
+        if (refused !== undefined) {
+          if (refused.add(chunk)) return;
           exchange.abort();
           readEnd();
           return;
@@ -83,6 +83,10 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       },
       onEnd: () => afterReads(readEnd),
       onFailed(error) {
+        if (refused !== undefined) {
+          readEnd();
+          return;
+        }
         readArrived();
         if (outcome === undefined) conclude({ error });
       },
@@ -106,8 +110,8 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
 
     function readEnd(): void {
       if (outcome !== undefined) return;
-      if (refusalText !== undefined) {
-        reject(refusal(status, headers, refusalText.read(), options));
+      if (refused !== undefined) {
+        void refused.read(headers).then((text) => reject(refusal(status, headers, text, options)));
         return;
       }
       readArrived();

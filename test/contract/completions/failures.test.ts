@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { gzipSync } from 'node:zlib';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { HELLO, LAB_KEY, labAt, readStream, startCompletions } from '../../kit/completions/start-completions.ts';
 import {
   answers,
@@ -258,6 +258,39 @@ test('P-16: a compressed answer is unpacked, but never beyond 32 MiB', async (t)
     pour();
   });
   assert.match((await errorOf(await post('/v1/chat/completions', ONCE))).message, /32 MiB/);
+});
+
+test('a refusal keeps its status and its words, also compressed, cut or damaged', async (t) => {
+  const upstream = await startScriptedUpstream(t, answers(completionOf('')));
+  const { post } = await startCompletions(t, { settings: once(upstream.url) });
+  const body = Buffer.from(JSON.stringify({ error: { message: 'no such voice', code: 'bad_voice' } }));
+  const refuse = (bytes: Buffer, encoding: string, isCut: boolean) =>
+    upstream.script((response) => {
+      const length = bytes.length + (isCut ? 1 : 0);
+      response.writeHead(422, {
+        'content-type': 'application/json',
+        'content-encoding': encoding,
+        'content-length': length,
+      });
+      response.write(bytes, () => (isCut ? response.destroy() : response.end()));
+    });
+  for (const stream of [false, true]) {
+    for (const isCut of [false, true]) {
+      for (const [encoding, bytes] of [
+        ['identity', body],
+        ['gzip', gzipSync(body)],
+        ['br', brotliCompressSync(body)],
+        ['gzip', gzipSync(body).subarray(0, -9)],
+      ] as const) {
+        refuse(bytes, encoding, isCut);
+        const refused = await post('/v1/chat/completions', { ...ONCE, stream });
+        assert.equal(refused.status, 422, `${encoding}, ${stream}, ${isCut}`);
+        assert.match((await errorOf(refused)).message, /no such voice/);
+      }
+      refuse(body, 'gzip', isCut);
+      assert.equal((await post('/v1/chat/completions', { ...ONCE, stream })).status, 422, 'no gzip at all');
+    }
+  }
 });
 
 test('an answer that is no JSON, or an error inside a 200, is a failure', async (t) => {
