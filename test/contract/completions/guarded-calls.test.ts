@@ -62,16 +62,21 @@ test('a rail that only logs lets calls of any length pass', async (t) => {
   assert.match(text.slice(-200), /message_stop/);
 });
 
-test('a call that is nested too deeply to be checked passes where it is only logged, and is blocked elsewhere', async (t) => {
-  const { origin } = await startScriptedUpstream(t, answers({}));
+test('a call that is nested very deeply is checked like any other', async (t) => {
+  const { origin, requests } = await startScriptedUpstream(t, answers({ action: 'allow' }));
   const hook = { name: 'hook', kind: 'webhook', on: 'response', url: `${origin}/check`, token: 'hook-token-1' };
-  const deep = '['.repeat(20_000) + ']'.repeat(20_000);
+  const deep = `${'['.repeat(20_000)}"${MAIL}"${']'.repeat(20_000)}`;
   const chunk = chunkOf(
     { tool_calls: [{ index: 0, id: 'c', function: { name: 'f', arguments: deep } }] },
     'tool_calls',
   );
   const whole = streams([`data: ${JSON.stringify(chunk)}\n\n`, 'data: [DONE]\n\n']);
-  for (const rail of [{ ...PII, action: 'log' }, PII, { ...hook, action: 'block' }]) {
+  for (const [rail, isBlocked, isMasked] of [
+    [{ ...PII, action: 'log' }, false, false],
+    [PII, false, true],
+    [{ ...PII, action: 'block' }, true, true],
+    [{ ...hook, action: 'block' }, false, false],
+  ] as const) {
     const { post, upstream } = await start(t, [rail]);
     upstream.script(whole);
     for (const [path, end] of [
@@ -80,7 +85,12 @@ test('a call that is nested too deeply to be checked passes where it is only log
     ] as const) {
       const answered = await post(path, { ...ask('Hi'), max_tokens: 9, stream: true });
       const text = await answered.text();
-      assert.match(text.slice(-300), rail.action === 'log' ? end : /content_blocked|blocked/, `${rail.name} ${path}`);
+      assert.match(text.slice(-300), isBlocked ? /was blocked/ : end, `${rail.name} ${rail.action} ${path}`);
+      assert.equal(text.includes(MAIL), !isMasked, `${rail.name} ${rail.action} ${path}`);
     }
   }
+  assert.deepEqual(
+    requests.map(({ json }) => JSON.stringify(json).includes(MAIL)),
+    [true, true],
+  );
 });
