@@ -203,13 +203,15 @@ function isJson(text: string): boolean {
   }
 }
 
-const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|(?<![\d.eE+-])-?\d{7,}(?![\d.eE])/g;
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"?|[-+.\deE]+/g;
 
 /** JSON nested so deep that a walk through its levels might use up the stack: its strings and numbers are visited as they stand. */
 function mapDeep(text: string, take: (text: string) => string): string {
   return text.replace(STRING_OR_NUMBER, (literal) => {
-    const value = literal.startsWith('"') ? String(JSON.parse(literal)) : literal;
-    const taken = take(value);
-    return taken === value ? literal : JSON.stringify(taken);
+    // Of `true` and `false`, their last letter.
+    if (literal === 'e') return literal;
+    const value: unknown = JSON.parse(literal);
+    const mapped = mapValue(value, '', true, take);
+    return mapped === value ? literal : JSON.stringify(mapped);
   });
 }
