@@ -323,7 +323,10 @@ export function RenameForm({ title, onRename, onCancel }: RenameProps) {
         maxLength={200}
         onChange={({ target }) => setNext(target.value)}
         onKeyDown={(event) => {
-          if (event.key === 'Escape') onCancel();
+          if (event.key !== 'Escape') return;
+          // Otherwise it would count as the first of two that stop what runs.
+          event.stopPropagation();
+          onCancel();
         }}
       />
       <button type="submit">Rename</button>
