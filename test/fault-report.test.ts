@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { figuresTable, withSuiteRun } from './faults/fault-report.ts';
-import { countFigure, longestFigure, neverFigure, untried, workFigure } from './faults/fault-suite.ts';
+import {
+  countFigure,
+  longestFigure,
+  missedGoals,
+  neverFigure,
+  untried,
+  withViolations,
+  workFigure,
+} from './faults/fault-suite.ts';
 
 const BENCH = '# Measurements\n\nWhat comes first.\n\n## platform\n\n| a |\n';
 const run = (suite: string, count: number) => ({
@@ -33,6 +41,14 @@ test('a run in which nothing was done fails, also if nothing broke', () => {
     'calls answered: 0, so nothing was tried',
   ]);
   assert.equal(workFigure('calls answered', 0).met, false);
+});
+
+test('the table of a run says what was violated, although none of its figures counts it', () => {
+  const figures = [neverFigure('lost', 0)];
+  assert.deepEqual(withViolations(figures, []), figures);
+  const violated = withViolations(figures, ['a job is still pending', 'another one']);
+  assert.match(figuresTable(violated), /\| violations \| 2 \| 0 \| \*\*missed\*\* \|/);
+  assert.deepEqual(missedGoals(violated), [neverFigure('violations', 2)]);
 });
 
 test('the first run of a suite stands below everything else, with its command, day and commit', () => {

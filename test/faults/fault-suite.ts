@@ -61,6 +61,11 @@ export function neverFigure(name: string, count: number): FaultFigure {
   return { name, value: count.toLocaleString('en'), goal: '0', met: count === 0 };
 }
 
+/** The figures of a run, which also say what was violated: a table without it would show a run that failed as a good one. */
+export function withViolations(figures: readonly FaultFigure[], violations: readonly string[]): readonly FaultFigure[] {
+  return violations.length === 0 ? figures : [...figures, neverFigure('violations', violations.length)];
+}
+
 /** The longest of some times, against the longest that is allowed. */
 export function longestFigure(name: string, times: readonly number[], limitMs?: number): FaultFigure {
   const longest = times.reduce((most, time) => Math.max(most, time), 0);

@@ -9,7 +9,7 @@ import { databaseFaults } from './database/database-faults.ts';
 import { diskFullFaults } from './disk-full/disk-full-faults.ts';
 import { fanOutFaults } from './fan-out/fan-out-faults.ts';
 import { figuresTable, withSuiteRun } from './fault-report.ts';
-import { type FaultSuite, missedGoals, untried } from './fault-suite.ts';
+import { type FaultSuite, missedGoals, untried, withViolations } from './fault-suite.ts';
 import { forwardingFaults } from './forwarding/link-faults.ts';
 import { fuzzFaults, parserFaults } from './fuzz/fuzz-faults.ts';
 import { jobsFaults } from './jobs/kill-cycles.ts';
@@ -105,15 +105,16 @@ for (const [suite, { run, cycles: usual }] of Object.entries(SUITES)) {
   const say = (line: string) => process.stdout.write(`${suite}: ${line}\n`);
   const cycles = given ?? usual;
   say(`${cycles} cycles, seed ${seed}`);
-  const { violations, figures, impossible } = await run({ cycles, seed, load, say });
+  const { impossible, ...report } = await run({ cycles, seed, load, say });
   if (impossible !== undefined) {
     say(`could not be run: ${impossible}`);
     // Whoever asks for it by name wants to know; as one of all it is left out.
     if (positionals.includes(suite)) found += 1;
     continue;
   }
+  const all = [...report.violations, ...untried(report.figures)];
+  const figures = withViolations(report.figures, all);
   process.stdout.write(`\n${figuresTable(figures)}\n`);
-  const all = [...violations, ...untried(figures)];
   for (const violation of all.slice(0, MAX_SHOWN)) say(`VIOLATION ${violation}`);
   say(all.length === 0 ? 'nothing was violated' : `${all.length} violations`);
   found += all.length;
