@@ -24,6 +24,7 @@ import {
   namesUploads,
   readGivenFiles,
   refused,
+  requireFew,
   safeName,
 } from './given-files.ts';
 
@@ -234,9 +235,12 @@ export function createAttachments(options: AttachmentsOptions): Attachments {
     async inCall(owner, params) {
       if (!namesUploads(params)) return params;
       const given = asObject(params).attachments as readonly unknown[];
+      // No schema has checked the call yet: that node will.
+      requireFew(given);
       const ids = given.flatMap((one) => asObject(one).attachmentId ?? []).map(String);
       const rows = await findStored(owner, ids);
-      const bytes = [...rows.values()].reduce((sum, row) => sum + row.size_bytes, 0);
+      // A file that is named twice is in the call twice.
+      const bytes = ids.reduce((sum, id) => sum + (rows.get(id)?.size_bytes ?? 0), 0);
       if (bytes > MAX_INLINE_BYTES) {
         throw refused(
           `this session is on another bridge, which takes at most ${MAX_INLINE_BYTES} bytes of files with one call; send smaller ones`,

@@ -32,7 +32,7 @@ export function readGivenFiles({ attachments = [], inlineAttachments = [] }: Att
     return sent.has(name) ? [] : [{ kind: 'unsent', name: safeName(name || basename(path)), path: oneLine(path) }];
   });
   const files = [...given, ...inline];
-  if (files.length > MAX_ATTACHMENTS) throw refused(`a call has at most ${MAX_ATTACHMENTS} of them`);
+  requireFew(files);
   const bytes = files.reduce((sum, file) => sum + (file.kind === 'bytes' ? file.bytes.length : 0), 0);
   if (bytes > MAX_INLINE_BYTES) {
     throw refused(
@@ -43,6 +43,11 @@ export function readGivenFiles({ attachments = [], inlineAttachments = [] }: Att
 }
 
 const NO_FILES: readonly GivenFile[] = [];
+
+/** Throws ATTACHMENT_REFUSED for more files than a call may have. */
+export function requireFew(files: readonly unknown[]): void {
+  if (files.length > MAX_ATTACHMENTS) throw refused(`a call has at most ${MAX_ATTACHMENTS} of them`);
+}
 
 export function refused(reason: string): AppError {
   return new AppError('ATTACHMENT_REFUSED', { reason });

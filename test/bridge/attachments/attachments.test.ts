@@ -273,6 +273,21 @@ test('DB-3: a forwarded session gets its files, uploaded ones too', async (t) =>
   assert.match(refused.error?.message ?? '', /on another bridge/);
 });
 
+test('an upload that a forwarded call names again and again is not read again and again', async (t) => {
+  const b = await startNode(t, { id: 'b', script: listing });
+  const a = await startNode(t, { id: 'a', peers: { b: b.url }, forwarding: everythingTo('b') });
+  const { attachmentId } = (await upload(Buffer.alloc(3 * 1024 * 1024, 1), 'a.bin', '', asMain, a.url)).body;
+  const start = async (times: number) => {
+    const attachments = Array.from({ length: times }, () => ({ attachmentId }));
+    const params = { sessionId: `s-${times}`, taskPrompt: 'x', attachments };
+    return (await call(a.url, 'session.start', params, asMain)).error?.message ?? '';
+  };
+  assert.equal(await start(1), '');
+  assert.match(await start(2), /takes at most 5242880 bytes of files with one call/);
+  assert.match(await start(33), /a call has at most 32 of them/);
+  assert.equal(b.agent.asked.length, 1);
+});
+
 test('DB-3: a remote agent gets its files, larger ones ahead of the call', async (t) => {
   const remote = createRemoteAgent({
     id: 'far',
