@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdir, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { execFileSync } from 'node:child_process';
+import { constants } from 'node:fs';
+import { mkdir, mkdtemp, open, readdir, readFile, realpath, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import { toolTable } from '../../src/bridge/agents/builtin/create-builtin-agent.ts';
 import { describeSkills, readRules } from '../../src/bridge/agents/builtin/system-prompt.ts';
 import { createConfinement } from '../../src/bridge/agents/builtin/tools/confinement.ts';
@@ -12,11 +16,12 @@ import { createCheckpoints } from '../../src/bridge/checkpoints/turn-checkpoints
 import { createPrivatePlaces } from '../../src/bridge/sessions/private-places.ts';
 import { createOwnerRoots, createWorkingDirectories } from '../../src/bridge/sessions/working-directory.ts';
 import type { ArtifactStore } from '../../src/bridge/storage/file-stores.ts';
-import { createFileReader } from '../../src/bridge/workbench/folders.ts';
+import { branchOf, createFileReader } from '../../src/bridge/workbench/folders.ts';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { readSources } from '../architecture/source-file.ts';
 import { makeId, toolContext } from '../kit/bridge/builtin-agent.ts';
 import { createTestFolderList } from '../kit/bridge/test-checkpoints.ts';
+import { inTime } from '../kit/in-time.ts';
 import { silentLogger } from '../kit/silent-logger.ts';
 import { until } from '../kit/until.ts';
 import { attacks, makeWorld, SECRET, type Target, type World } from './attack-world.ts';
@@ -346,4 +351,47 @@ test('DB-1: every place of the bridge that can open a path is in the table of at
   }
   const missing = toolTable.filter(({ name }) => doors[name] === undefined).map(({ name }) => name);
   assert.deepEqual(missing, [], 'a tool without a row');
+});
+
+/** These read files of the data directory alone, into which no agent writes. */
+const READING_BY_PATH: readonly string[] = [
+  ...['agents/agent-packages.ts', 'agents/agent-registry.ts', 'artifacts/artifact-route.ts'],
+  ...['attachments/create-attachments.ts', 'checkpoints/folder-state.ts', 'checkpoints/turn-checkpoints.ts'],
+  ...['gateway/gateway-messages.ts', 'instances/create-relay.ts', 'instances/open-instance.ts'],
+  'worktrees/create-worktrees.ts',
+];
+
+test('nothing waits for a pipe that an agent has put in the place of a file', async (t) => {
+  const byPath = readSources(['src/bridge']).filter(({ text }) =>
+    /^import \{[^}]*\b(?:readFile|readFileSync|createReadStream)\b[^}]*\} from '(?:node:)?fs(?:\/promises)?'/m.test(
+      text,
+    ),
+  );
+  const places = byPath.map(({ path }) => path.replace('src/bridge/', ''));
+  assert.deepEqual(
+    places.toSorted(),
+    READING_BY_PATH,
+    'opens with O_NONBLOCK, or reads only what no agent can replace',
+  );
+  const git = join(await realpath(await mkdtemp(join(tmpdir(), 'trestle-pipe-'))), '.git');
+  await mkdir(git);
+  await writeFile(join(git, 'file'), 'ref: refs/heads/main\n');
+  execFileSync('mkfifo', [join(git, 'pipe')]);
+  await symlink('file', join(git, 'HEAD'));
+  // Puts the file and the pipe there in turn, as fast as it can.
+  const swapping = `const { renameSync, symlinkSync } = require('node:fs');
+    for (let turn = 0; ; turn += 1) {
+      symlinkSync(turn % 2 === 0 ? 'pipe' : 'file', ${JSON.stringify(join(git, 'next'))});
+      renameSync(${JSON.stringify(join(git, 'next'))}, ${JSON.stringify(join(git, 'HEAD'))});
+    }`;
+  const worker = new Worker(swapping, { eval: true });
+  t.after(async () => {
+    await worker.terminate();
+    // Gives back the threads that wait, if there are any.
+    await (await open(join(git, 'pipe'), constants.O_RDWR | constants.O_NONBLOCK)).close();
+    await rm(dirname(git), { recursive: true });
+  });
+  const found = new Set<string>();
+  for (let call = 0; call < 200; call += 1) found.add(await inTime('the branch of a folder', branchOf(dirname(git))));
+  assert.ok([...found].every((branch) => branch === 'main' || branch === ''));
 });

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import { lstat, opendir, readFile, realpath, stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { lstat, open, opendir, realpath, stat } from 'node:fs/promises';
 import { isAbsolute, join, resolve } from 'node:path';
 import { type Clock, deadline } from '../../platform/clock/clock.ts';
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
@@ -191,8 +192,18 @@ export async function branchOf(folder: string): Promise<string> {
   }
 }
 
-/** The content of a small file. Anything else is not read: opening a pipe would wait for its writer. */
+/**
+ * The content of a small file; empty for anything else. What is opened is looked at, not what had the path before: an agent may put a
+ * pipe there at any moment, and opening a pipe would hold a thread of this program until something is written to it.
+ */
 async function readHead(file: string): Promise<string> {
-  const found = await stat(file);
-  return found.isFile() && found.size <= MAX_HEAD_BYTES ? (await readFile(file, 'utf8')).trim() : '';
+  const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const found = await handle.stat();
+    if (!found.isFile() || found.size > MAX_HEAD_BYTES) return '';
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MAX_HEAD_BYTES), 0, MAX_HEAD_BYTES, 0);
+    return buffer.toString('utf8', 0, bytesRead).trim();
+  } finally {
+    await handle.close();
+  }
 }
