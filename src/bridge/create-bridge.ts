@@ -230,7 +230,7 @@ export async function createBridge(given: BridgeOptions): Promise<Bridge> {
     agentIds,
     gatewayId: gateway.id,
     settings: settings.jobs,
-    maxRunningOfOwner: () => jobsOfOneOwner,
+    maxRunningOfOwner: (owner) => jobsOfOneOwner(owner),
     hasRoom: limits.running.hasRoom,
     keptMs: options.retention.jobs,
     network: options.network,

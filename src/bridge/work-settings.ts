@@ -55,7 +55,7 @@ export const jobsSettings = setting.group('Background jobs.', {
     minimum: 0,
     maximum: 1000,
     description:
-      'How many of these may belong to one owner. 0: all of them while the main token is the only credential, otherwise one less.',
+      'How many of these may belong to one owner. 0: one less than all; for the main token all of them, unless there are other tokens or nodes.',
   }),
   max_waiting_per_owner: setting.integer({
     default: 100_000,

@@ -14,7 +14,7 @@ import type { LiveJob } from '../contract/jobs.ts';
 import type { RoutingResolution } from '../contract/routing.ts';
 import type { BridgeEvent } from '../contract/surface.ts';
 import { type Lease, repeatAfterDeaths } from '../instances/instance-registry.ts';
-import { isAtWork, isMemberAtWork, type PrincipalFor } from '../principal.ts';
+import { isAtWork, isMemberAtWork, isPersons, type PrincipalFor } from '../principal.ts';
 import type { RouteRequest } from '../routing/resolve-route.ts';
 import { createSchedules, type Schedules } from '../schedules/create-schedules.ts';
 import type { ServerBox } from '../sessions/mcp-servers.ts';
@@ -78,8 +78,8 @@ export interface JobsOptions extends Pick<Runtime, 'clock' | 'makeId' | 'logger'
     BridgeGroups['jobs'],
     'max_running' | 'max_waiting_per_owner' | 'max_schedules_per_owner' | 'min_schedule_interval' | 'callback_allow'
   >;
-  /** Of one owner, at this moment. */
-  maxRunningOfOwner(): number;
+  /** At this moment. */
+  maxRunningOfOwner(owner: string): number;
   /** Whether a turn of the owner could run right now. */
   hasRoom(owner: string): boolean;
   /** How long ended jobs are kept, in milliseconds; 0: without limit. */
@@ -371,10 +371,14 @@ function openCallbacks({ settings: { callback_allow: allow }, isOpen, network, c
   return { allow, callbacks: createCallbackPost({ rules, network, clock }) };
 }
 
-/** Returns how many jobs of one owner may run. If there are credentials besides the main token, one place stays free for others. */
-export function maxJobsOfOneOwner({ bridge, jobs, distributed }: BridgeGroups): number {
-  if (jobs.max_running_per_owner > 0) return Math.min(jobs.max_running_per_owner, jobs.max_running);
-  const isAlone =
+/**
+ * Returns how many jobs of an owner may run. One place stays free for others, unless there are none: neither other static tokens, nor
+ * nodes, nor people. Where jobs of one person run, there may be more people.
+ */
+export function maxJobsOfOneOwner({ bridge, jobs, distributed }: BridgeGroups): (owner: string) => number {
+  const set = Math.min(jobs.max_running_per_owner, jobs.max_running);
+  if (set > 0) return () => set;
+  const hasOneToken =
     bridge.review_auth_token === '' && distributed.task_forward_token === '' && distributed.nodes.length === 0;
-  return isAlone ? jobs.max_running : Math.max(1, jobs.max_running - 1);
+  return (owner) => (hasOneToken && !isPersons(owner) ? jobs.max_running : Math.max(1, jobs.max_running - 1));
 }

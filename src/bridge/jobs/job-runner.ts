@@ -35,8 +35,8 @@ interface JobRunnerOptions extends Pick<Runtime, 'clock' | 'logger'> {
   readonly ends: JobEnds;
   readonly instance: string;
   readonly maxRunning: number;
-  /** How many jobs of one owner may run at this moment, so that other owners do not wait until all of them have ended. */
-  maxRunningOfOwner(): number;
+  /** How many jobs of an owner may run at this moment, so that other owners do not wait until all of them have ended. */
+  maxRunningOfOwner(owner: string): number;
   readonly runTurn: SessionCalls['jobTurn'];
   readonly serverBox: Pick<ServerBox, 'open'>;
   /** Whether agents may work for an owner, at this moment. */
@@ -86,7 +86,7 @@ export function createJobRunner(options: JobRunnerOptions): JobRunner {
   function hasRoom(owner: string): boolean {
     let running = 0;
     for (const { job } of active.values()) if (job.owner === owner || job.member === owner) running += 1;
-    return running < options.maxRunningOfOwner();
+    return running < options.maxRunningOfOwner(owner);
   }
 
   /** Runs a job. False when it has not begun and waits again. Never rejects. */

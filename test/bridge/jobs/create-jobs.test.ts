@@ -338,14 +338,19 @@ describe('jobs on sqlite', () => {
   });
 });
 
-test('one owner has all places where there is one credential, otherwise all but one, or what is set', () => {
-  const most = (changes: { bridge?: object; jobs?: object; distributed?: object }) =>
+test('one owner has all places where there is no other, otherwise all but one, or what is set', () => {
+  const most = (changes: { bridge?: object; jobs?: object; distributed?: object }, owner = 'main') =>
     maxJobsOfOneOwner({
       bridge: { review_auth_token: '', ...changes.bridge },
       jobs: { max_running: 4, max_running_per_owner: 0, ...changes.jobs },
       distributed: { task_forward_token: '', nodes: [], ...changes.distributed },
-    } as unknown as BridgeGroups);
+    } as unknown as BridgeGroups)(owner);
   assert.equal(most({}), 4);
+  for (const owner of ['user:usr_1', 'service:svc_1', 'team:team_1']) {
+    assert.equal(most({}, owner), 3, 'where there is a person, there may be others');
+    assert.equal(most({ jobs: { max_running: 1 } }, owner), 1);
+    assert.equal(most({ jobs: { max_running_per_owner: 4 } }, owner), 4);
+  }
   assert.equal(most({ bridge: { review_auth_token: 'x' } }), 3);
   assert.equal(most({ distributed: { task_forward_token: 'x' } }), 3);
   assert.equal(most({ distributed: { nodes: [{}] } }), 3);
