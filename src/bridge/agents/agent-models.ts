@@ -293,7 +293,8 @@ export const agentProgramSettings = {
     default: 16,
     minimum: 1,
     maximum: 1000,
-    description: 'Agent processes at the same time. Each owner of sessions has one of its own per agent.',
+    description:
+      'Agent processes at the same time. Each owner of sessions has one of its own per agent. One user or team has at most three quarters of them.',
   }),
   models: setting.choice(['auto', 'ours', 'own'], {
     default: 'auto',

@@ -4,6 +4,7 @@ import { AppError } from '../../platform/errors/app-error.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
+import { isPersons } from '../principal.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import type { AgentLimits, AgentProcess, LaunchAgent } from './agent-launcher.ts';
 import type { AgentProgram, ModelAccess } from './agent-models.ts';
@@ -52,44 +53,69 @@ export interface ProcessKeeper {
   stop(): Promise<void>;
 }
 
-/** Bounds the processes of all agents and owners together. */
+/** Bounds the processes of all agents and owners together, and of each person and team. */
 export interface ProcessLimit {
-  /** Counts a process that is about to start; ends the longest idle one if there is no room. False: all are in use. */
-  enter(): Promise<boolean>;
+  /**
+   * Counts a process that is about to start; ends the longest idle one if there is no room. False: all are in use, or as many as
+   * those that it is for may have.
+   */
+  enter(payer: Payer): Promise<boolean>;
   /** Counts a process as gone that `enter` has counted. */
-  leave(): void;
+  leave(payer: Payer): void;
   readonly idle: Set<IdleProcess>;
 }
 
 interface IdleProcess {
+  readonly payer: Payer;
   /** Whether its conversations can be taken up by another process. */
   readonly continues: boolean;
   end(why: string): Promise<void>;
 }
 
+/** What one person or team leaves to others: a quarter of the processes. */
+const LEFT_TO_OTHERS = 1 / 4;
+
 export function createProcessLimit(maxProcesses: number): ProcessLimit {
   let running = 0;
+  /** By person or team. A member's process for a team counts for both. */
+  const ofPersons = new Map<string, number>();
+  const maxOfOne = Math.max(1, maxProcesses - Math.ceil(maxProcesses * LEFT_TO_OTHERS));
   // In the order in which they became idle.
   const idle = new Set<IdleProcess>();
+
+  function count(payer: Payer, change: 1 | -1): void {
+    running += change;
+    for (const id of personsOf(payer)) {
+      const left = (ofPersons.get(id) ?? 0) + change;
+      if (left > 0) ofPersons.set(id, left);
+      else ofPersons.delete(id);
+    }
+  }
+
   return {
     idle,
-    async enter() {
-      running += 1;
-      if (running <= maxProcesses) return true;
-      const waiting = [...idle];
-      const victim = waiting.find(({ continues }) => continues) ?? waiting[0];
+    async enter(payer) {
+      count(payer, 1);
+      const full = personsOf(payer).filter((id) => (ofPersons.get(id) ?? 0) > maxOfOne);
+      if (running <= maxProcesses && full.length === 0) return true;
+      const waiting = [...idle].filter((one) => full.every((id) => personsOf(one.payer).includes(id)));
+      // Nobody loses a conversation to somebody else who has a process to spare.
+      const own = waiting.find((one) => one.payer.owner === payer.owner);
+      const victim = waiting.find(({ continues }) => continues) ?? own ?? waiting[0];
       if (victim === undefined) {
-        running -= 1;
+        count(payer, -1);
         return false;
       }
       idle.delete(victim);
       await victim.end('another agent process needed its place (agents.max_processes)');
       return true;
     },
-    leave() {
-      running -= 1;
-    },
+    leave: (payer) => count(payer, -1),
   };
+}
+
+function personsOf({ owner, member = '' }: Payer): readonly string[] {
+  return [owner, member].filter(isPersons);
 }
 
 /** For whom a process works, and who is charged for it. In the sandbox, turns that may only read have a process that can only read. */
@@ -147,13 +173,14 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     const { signal } = halting;
     if (pauseMs > 0) await pause(clock, pauseMs, signal);
     if (signal.aborted) return { kind: 'not-started', code: 'AGENT_EXITED', error: String(signal.reason) };
-    if (!(await limit.enter())) {
-      return failed('AGENT_FAILED', 'all agent processes are in use; try again later, or raise agents.max_processes');
+    if (!(await limit.enter(options.user))) {
+      const reason = 'all agent processes are in use, or all that one user or team may have';
+      return failed('AGENT_FAILED', `${reason}; try again later, or raise agents.max_processes`);
     }
     const outcome = await startOnce(signal);
     const failure = outcome.kind === 'not-started' ? outcome.error : undefined;
     if (failure === undefined) failures.start = 0;
-    else limit.leave();
+    else limit.leave(options.user);
     // A cancelled start is not a failure of the program.
     if (signal.aborted) return outcome;
     if (failure !== undefined) noteFailure('start', failure);
@@ -201,7 +228,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     let broken = false;
     let endedBecause: string | undefined;
     const listeners = new Set<(why: string) => void>();
-    const idle: IdleProcess = { continues: connection.continues, end };
+    const idle: IdleProcess = { payer: options.user, continues: connection.continues, end };
 
     const kept: KeptProcess = {
       kind: 'kept',
@@ -284,7 +311,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       for (const listener of listeners) listener(endedBecause);
       listeners.clear();
       living.delete(kept);
-      limit.leave();
+      limit.leave(options.user);
       // A program that ends while no turn uses it has not failed.
       if (reason === undefined && wasInUse) noteFailure('turn', exitText(exit));
       else logger.info({ pid: process.pid, why: endedBecause }, 'agent ended');

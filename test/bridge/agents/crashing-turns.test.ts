@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { REVIEW_TOKEN, startOtherBridge, TOKEN } from '../../kit/bridge/other-bridge.ts';
@@ -143,6 +145,33 @@ test('processes are bounded: an idle one makes room, and when none is idle the t
   const refused = await run('four', 'say x').end;
   assert.match(refused.kind === 'failed' ? refused.error : '', /agents\.max_processes/);
   await finish(agent, [one, busy]);
+});
+
+test('one person or team leaves a quarter of the processes to others, and ends its own idle one first', async (t) => {
+  const agent = await startScripted(t, { maxProcesses: 4, isByFolder: true });
+  const folders = await Promise.all(
+    ['a', 'b', 'c', 'd', 'e'].map(async (name) => {
+      const folder = join(agent.work, name);
+      await mkdir(folder);
+      return folder;
+    }),
+  );
+  const [a = '', b = '', c = '', d = '', e = ''] = folders;
+  const wait = async (owner: string, folder: string) => {
+    const turn = agent.run({ prompt: 'wait', folder, owner });
+    await turn.until(({ kind }) => kind === 'text');
+    return turn;
+  };
+  const busy = [await wait('user:usr_1', a), await wait('user:usr_1', b)];
+  await agent.run({ prompt: 'say idle', folder: c, owner: 'user:usr_1' }).end;
+  assert.equal(agent.living(), 3);
+  busy.push(await wait('user:usr_1', d));
+  assert.equal(agent.living(), 3, 'the idle one made room');
+  const refused = await agent.run({ prompt: 'say x', folder: e, owner: 'user:usr_1' }).end;
+  assert.match(refused.kind === 'failed' ? refused.error : '', /all that one user or team may have/);
+  const other = await agent.run({ prompt: 'say in', folder: e, owner: 'user:usr_2' }).end;
+  assert.equal(other.kind, 'completed');
+  await finish(agent, busy);
 });
 
 test('DB-21: an agent has the ssh agent and the proxy password of the operator only when it works for the operator', async (t) => {

@@ -78,6 +78,8 @@ export interface UnderTestOptions {
   readonly ownEnvironment?: Readonly<Record<string, string>>;
   readonly clock?: typeof systemClock;
   readonly maxProcesses?: number;
+  /** Each folder has processes of its own, as in the sandbox. */
+  readonly isByFolder?: boolean;
   /** What the probe finds; false unless given. */
   readonly isInstalled?: boolean;
 }
@@ -118,7 +120,7 @@ export function startAgent(scope: Scope, program: ProgramUnderTest, options: Und
       launch,
       folder: options.folder,
     },
-    fence: NO_FENCE,
+    fence: { isFenced: () => options.isByFolder === true },
     maxProcesses: options.maxProcesses ?? 16,
     createBuiltin: never,
     createRemote: never,

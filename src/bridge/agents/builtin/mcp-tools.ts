@@ -60,8 +60,9 @@ const CONNECT_MS = 15_000;
 const IDLE_MS = 5 * 60_000;
 const MAX_NAME = 64;
 const MAX_DESCRIPTION = 4_000;
-/** Servers of sessions that run at the same time. */
+/** Servers of sessions that run at the same time, in all and of one owner. */
 const MAX_OWN_SERVERS = 256;
+const MAX_OWN_SERVERS_OF_ONE = 192;
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 /** Any object: what the tool wants of it is checked by its server. */
 const AnyInput = Type.Object({});
@@ -120,7 +121,9 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
       key,
       payer,
       connect() {
-        if (connections.size > MAX_OWN_SERVERS) throw new Error('too many servers run');
+        const ofOne = [...connections.values()].filter((one) => isOfSame(one.payer, payer)).length;
+        if (connections.size > MAX_OWN_SERVERS || ofOne >= MAX_OWN_SERVERS_OF_ONE)
+          throw new Error('too many servers run');
         if (server.type === 'sse') throw new Error('servers of type sse are not supported');
         if (server.type === 'trestle') throw new Error('this turn has no tools of this program');
         if (server.type !== 'stdio') return overHttp(server, server.isOurs === true ? fetch : options.fetchFor(owner));
@@ -220,6 +223,11 @@ export function createMcpTools(options: McpToolsOptions): McpTools {
       await Promise.allSettled(all.map(async ({ made }) => (await made).close()));
     },
   };
+}
+
+/** Whether what runs for two payers counts for the same owner or member. */
+function isOfSame(one: Payer | undefined, { owner, member = owner }: Payer): boolean {
+  return one !== undefined && [one.owner, one.member].some((id) => id === owner || id === member);
 }
 
 function asTool(

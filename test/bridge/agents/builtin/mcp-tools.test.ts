@@ -233,3 +233,36 @@ test('a server that was started again during a turn is ended as well when no tur
   for (const end of idle) end();
   await until('the second process to be gone', () => !isAlive(Number(second)));
 });
+
+test('the servers of one owner, and of its members, leave places to those of others', async () => {
+  const asked: string[] = [];
+  const refusing = async () => {
+    throw new Error('away');
+  };
+  const tools = createMcpTools({
+    ...{ servers: [], version: '1', callTimeoutMs: 1000, clock: systemClock, logger: silentLogger },
+    ...{ launch: refusing, launchTrusted: refusing, isFenced: () => true },
+    fetchFor(owner) {
+      asked.push(owner);
+      return refusing;
+    },
+  });
+  const servers = Array.from({ length: 200 }, (_, index): SessionMcpServer => {
+    return { type: 'http', name: `s-${index}`, url: `http://127.0.0.1:1/${index}`, headers: [] };
+  });
+  const finds = [
+    tools.find({ owner: 'user:usr_1' }, '/a', servers),
+    tools.find({ owner: 'team:team_1', member: 'user:usr_1' }, '/a', servers.slice(0, 1)),
+    tools.find({ owner: 'user:usr_2' }, '/a', servers.slice(0, 20)),
+  ];
+  const counts = Map.groupBy(asked, (owner) => owner);
+  assert.deepEqual(
+    [...counts].map(([owner, { length }]) => [owner, length]),
+    [
+      ['user:usr_1', 192],
+      ['user:usr_2', 20],
+    ],
+  );
+  for (const { release } of await Promise.all(finds)) release();
+  await tools.stop();
+});
