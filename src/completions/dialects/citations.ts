@@ -80,8 +80,8 @@ export function readBedrockCitation(value: unknown): Annotation | undefined {
   const told = { title, cited_text: quoted.length === 0 ? undefined : quoted.join('') };
   const address = asWords(url) ?? (isUrl(asWords(source)) ? asWords(source) : undefined);
   if (address !== undefined) return citation('url_citation', { url: address, ...told });
-  const names = PLACE_NAMES[kind] ?? {};
-  const own = Object.entries(where).flatMap(([name, at]) => (names[name] === undefined ? [] : [[names[name], at]]));
+  const names = (Object.hasOwn(PLACE_NAMES, kind) ? PLACE_NAMES[kind] : undefined) ?? {};
+  const own = Object.entries(where).flatMap(([name, at]) => (Object.hasOwn(names, name) ? [[names[name], at]] : []));
   return citation('file_citation', { filename: asWords(source) ?? title, ...told, ...Object.fromEntries(own) });
 }
 

@@ -49,7 +49,10 @@ interface TurnOptions {
   describe(error: unknown): string;
 }
 
-const STOP_REASONS: Readonly<Record<string, string>> = { length: 'max_tokens', content_filter: 'refusal' };
+const STOP_REASONS: ReadonlyMap<string, string> = new Map([
+  ['length', 'max_tokens'],
+  ['content_filter', 'refusal'],
+]);
 const NOT_RUN = 'Not run: this turn has used up its requests to the model. Ask for it again in the next turn.';
 
 /** Tool calls that run at the same time. */
@@ -165,7 +168,7 @@ export async function runTurn(given: TurnOptions): Promise<TurnEnd> {
       const isLast = requests.left() === 0;
       // Answers the tool calls that will not run, so that the next turn finds a complete conversation.
       if (message !== undefined) await keep(message, ...(isLast ? calls.map(({ id }) => resultOf(id, NOT_RUN)) : []));
-      const stopReason = STOP_REASONS[answer.finishReason] ?? 'end_turn';
+      const stopReason = STOP_REASONS.get(answer.finishReason) ?? 'end_turn';
       answer = emptyAnswer();
       if (calls.length === 0 && (isLast || further.isEmpty())) {
         await keep(...further.close());

@@ -54,6 +54,13 @@ test('fetch a page as text, with its headings and links', async (t) => {
   assert.equal(failed, undefined);
 });
 
+test('an element with a name that every object has is an element like any other', () => {
+  const names = Object.getOwnPropertyNames(Object.prototype);
+  for (const name of names) assert.equal(htmlToText(`a <${name}>b</${name}> c`, 'http://x/').includes('c'), true, name);
+  assert.equal(htmlToText('a <constructor>b</constructor> c', 'http://x/'), 'a b c');
+  assert.equal('lastIndex' in Object, false, 'nothing was written to what the name stands for elsewhere');
+});
+
 test('refuse addresses inside, in every form, before anything is sent', async (t) => {
   const { context, web, port, asked } = await setUp(t, (_asked, response) => void response.end('secret'));
   const guarded = { ...context, web: { ...web, fetch: checkedFetch([]) } };

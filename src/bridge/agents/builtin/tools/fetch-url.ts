@@ -195,7 +195,8 @@ export function htmlToText(html: string, address: string): string {
       close(name);
       continue;
     }
-    const unread = UNREAD[name];
+    // Pages have elements of any name, such as `constructor`, which every object has.
+    const unread = Object.hasOwn(UNREAD, name) ? UNREAD[name] : undefined;
     if (unread !== undefined && !tag.endsWith('/>')) {
       unread.lastIndex = end;
       const found = unread.exec(html);
