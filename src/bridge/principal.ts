@@ -60,7 +60,7 @@ export function requireMay(principal: Principal, method: string, owner: string):
 
 /** Whether agents may work for an owner. Someone who is not known here holds a static token, or comes from a node. */
 export function isAtWork(owner: Owner | undefined): boolean {
-  return owner === undefined || (owner.state === 'active' && owner.bridge);
+  return owner === undefined || (owner.state === 'active' && owner.bridge && owner.role !== 'readonly');
 }
 
 /** Whether agents may work for a team on behalf of a person: a member, while both may use agents. */

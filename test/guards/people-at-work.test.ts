@@ -87,6 +87,25 @@ test('a pause ends running turns and fails queued jobs, and none begins after it
   );
 });
 
+test('someone who may only read from now on spends nothing more: by no key, running turn or waiting job', async () => {
+  const ann = await newPerson('user', 'single');
+  const { key } = (await send('POST', '/api/auth/keys', bearer(ann.token), { name: 'k' })).body as { key: string };
+  const headers = bearer((await newToken(ann, ['bridge'])).token);
+  assert.equal(await chat(bearer(key)), 200);
+  const turn = rpc('session.start', headers, { sessionId: 'long', ...SLOW });
+  const submitted = await rpc('app.jobs.submit', headers, { sessionId: 'job', providerId: 'builtin', ...SLOW });
+  const { jobId } = submitted.body.result;
+  const jobStatus = async () => (await rpc('app.jobs.get', bearer(BRIDGE_TOKEN), { jobId })).body.result.status;
+  assert.equal(await jobStatus(), 'pending', 'one turn runs at a time');
+  await people.setRole(ann.id, 'readonly');
+  assert.equal((await turn).body.result.status, 'cancelled');
+  await until('the job to fail', async () => (await jobStatus()) === 'failed');
+  assert.equal(await chat(bearer(key)), 403);
+  assert.equal((await send('GET', '/v1/models', bearer(key))).status, 200);
+  await people.setRole(ann.id, 'user');
+  assert.equal(await chat(bearer(key)), 200);
+});
+
 test('the plan of a person opens the bridge, limits running turns and jobs, and closes it again', async () => {
   const [worker, other] = [await newPerson('user', 'worker'), await newPerson('user', 'worker')];
   const headers = bearer((await newToken(worker, ['bridge'])).token);

@@ -116,9 +116,10 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     const { owner: ownerId } = found.holder;
     const owner = ownerId === '' ? undefined : ownerOf?.(ownerId);
     const team = teamFor(head, found);
+    const isWrite = writes(head);
     return owner instanceof Promise
-      ? owner.then((person) => prepare(found, person, team))
-      : prepare(found, owner, team);
+      ? owner.then((person) => prepare(found, person, team, isWrite))
+      : prepare(found, owner, team, isWrite);
   }
 
   /** Keys that are not stored, and by owner, the one that was made. */
@@ -147,7 +148,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
   /** Admits a caller with a login or an access token instead of a key. */
   function admit(head: RequestHead, principal: Principal): KeyHolder | Promise<KeyHolder> {
     const { credential, scopes, role } = principal;
-    const isWrite = head.method !== 'GET' && head.method !== 'HEAD';
+    const isWrite = writes(head);
     if (credential === undefined || !scopes.has('completions') || (role === 'readonly' && isWrite)) {
       throw new AppError('FORBIDDEN');
     }
@@ -159,7 +160,7 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
       found = { holder, expiresAt: undefined, ofTeams: new Map(), ...team };
       held.set(principal, found);
     }
-    return prepare(found, credential.owner, teamFor(head, found));
+    return prepare(found, credential.owner, teamFor(head, found), isWrite);
   }
 
   /** Finds the holder of a credential that is not an issued key: the master key, a person's credential, or any text while no key is configured. */
@@ -187,9 +188,15 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
     return holder;
   }
 
-  /** The state and the plan of the owner count from the next request on. */
-  function prepare(found: FoundKey, owner: Owner | undefined, team: string): KeyHolder | Promise<KeyHolder> {
+  /** The state, the role and the plan of the owner count from the next request on. */
+  function prepare(
+    found: FoundKey,
+    owner: Owner | undefined,
+    team: string,
+    isWrite: boolean,
+  ): KeyHolder | Promise<KeyHolder> {
     if (owner !== undefined && owner.state !== 'active') throw new AppError('INVALID_API_KEY');
+    if (isWrite && owner?.role === 'readonly') throw new AppError('FORBIDDEN');
     if (owner === undefined && team !== '' && ownerOf !== undefined) throw new AppError('NOT_IN_TEAM', { team });
     const holder = owner === undefined ? found.holder : withOwner(found, owner, team);
     return withSpending(holder, holder.buckets);
@@ -262,14 +269,13 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
       const holder = await withKey(head);
       const { isMaster, principal } = holder;
       // A token that was lost must not remove the keys of its owner.
-      const isRead = head.method === 'GET' || head.method === 'HEAD';
-      const isEnough = principal !== undefined && (isRead || !principal.credential?.id.startsWith('tok_'));
+      const isEnough = principal !== undefined && (!writes(head) || !principal.credential?.id.startsWith('tok_'));
       if (!isMaster && !isEnough) throw new AppError('FORBIDDEN');
       return holder;
     },
     async forOwner(payer) {
       const found = keyFor(payer);
-      return prepare(found, await ownerOf?.(found.holder.owner), found.team ?? '');
+      return prepare(found, await ownerOf?.(found.holder.owner), found.team ?? '', true);
     },
     temporaryKey(payer) {
       const name = payerName(payer);
@@ -302,6 +308,11 @@ export function createKeyAccess(options: KeyAccessOptions): KeyAccess {
       ofPeople.clear();
     },
   };
+}
+
+/** Whether a request is not only a read, which is all that someone with the role `readonly` may do. */
+function writes({ method }: Pick<RequestHead, 'method'>): boolean {
+  return method !== 'GET' && method !== 'HEAD';
 }
 
 /** The id of the team that a call is for; empty for none. What the key or token says cannot be changed by the call. */
