@@ -48,7 +48,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     schemes: ['http', 'https'],
     default: '',
     description:
-      'Public address of another Trestle whose people may use the bridge and completions here, with its tokens for five minutes (`POST /api/auth/token/jwt`). Only where accounts does not run: `serve bridge`, `serve completions`. Empty: none.',
+      'Public address of another Trestle whose users may use the bridge and completions here, with its five-minute tokens (`POST /api/auth/token/jwt`). Only for programs without accounts: `serve bridge`, `serve completions`. Empty: none.',
   }),
   frontend_url: setting.url({
     schemes: ['http', 'https'],
@@ -64,7 +64,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     default: '',
     reload: true,
     description:
-      'Who may create an account: anyone (`open`), people with an invitation (`invite`), or nobody (`closed`). Empty: what the first administrator chose at set-up, else `open` while the program can be reached from this machine only (by `listen`, `public_url`, `allowed_hosts` and `trusted_proxies`), otherwise `invite`.',
+      'Who may create an account: anyone (`open`), people with an invitation (`invite`), or nobody (`closed`). Empty: what the first administrator chose at set-up. Without such a choice, `open` while the program is reachable only from this machine (by `listen`, `public_url`, `allowed_hosts` and `trusted_proxies`), otherwise `invite`.',
   }),
   allowed_domains: setting.list(setting.hostName({}), {
     reload: true,
@@ -76,7 +76,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     default: '',
     reload: true,
     description:
-      'Plan of everyone without another plan: a name under `plans`, or the built-in `free`, which includes the demo model and pays for nothing. Empty: what the first administrator chose at set-up, else `free`.',
+      'Plan of users without another plan: a name under `plans`, or the built-in `free`, which includes the demo model and pays for nothing. Empty: what the first administrator chose at set-up, otherwise `free`.',
   }),
   trial_days: setting.integer({
     default: 7,
@@ -86,7 +86,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
   }),
   require_verification: setting.flag({
     default: true,
-    description: 'Registration needs a code that was sent by e-mail.',
+    description: 'Registration requires a code that is sent by e-mail.',
   }),
   breached_passwords: setting.path({
     default: '',
@@ -108,14 +108,14 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       minimum: '5m',
       maximum: '30d',
       reload: true,
-      description: 'A login session ends when it is not used for this long.',
+      description: 'A login session ends after this time without use.',
     }),
     cookie_lifetime: setting.duration({
       default: '30d',
       minimum: '5m',
       maximum: '365d',
       reload: true,
-      description: 'Maximum duration of a login in a browser, however often it is used.',
+      description: 'Maximum duration of a login in a browser, even if it is in use.',
     }),
     token_lifetime: setting.duration({
       default: '24h',
@@ -131,7 +131,8 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       minimum: '1d',
       maximum: '3650d',
       reload: true,
-      description: 'Maximum lifetime of a new token. Without a given time it is 90 days, or this if it is shorter.',
+      description:
+        'Maximum lifetime of a new token. A token that is created without a lifetime lasts 90 days, or this time if it is shorter.',
     }),
   }),
   mail_language: setting.choice(['en', 'de', 'zh'], {
@@ -139,7 +140,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     reload: true,
     description: 'Language of all mail: English, German or Chinese.',
   }),
-  smtp: setting.group('How mail is sent. Without a host it goes to an outbox folder in the data directory.', {
+  smtp: setting.group('How mail is sent. Without a host, it is written to the `outbox` folder of the data directory.', {
     host: setting.text({
       default: '',
       pattern: '^[^\\s/@]+$',
@@ -159,13 +160,13 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
       description: 'Certificates (PEM) to trust instead of the usual ones, for a mail server with a private authority.',
     }),
   }),
-  oauth: setting.group('Login with accounts from elsewhere.', {
+  oauth: setting.group('Login with other providers.', {
     github: setting.group('Login with GitHub.', {
       ...oauthClient('GitHub'),
       url: setting.url({
         schemes: ['http', 'https'],
         default: 'https://github.com',
-        description: 'Where people log in: another one for GitHub Enterprise.',
+        description: 'Where users log in; for GitHub Enterprise, its address.',
       }),
       api_url: setting.url({
         schemes: ['http', 'https'],
@@ -177,7 +178,10 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
     oidc: setting.list(
       setting.group('', {
         id: setting.text({ ...ID, description: 'Name in the login address.' }),
-        issuer: setting.url({ schemes: ['http', 'https'], description: 'The issuer, as its discovery document says.' }),
+        issuer: setting.url({
+          schemes: ['http', 'https'],
+          description: 'The issuer, exactly as in its discovery document.',
+        }),
         client_id: setting.text({ description: 'Client id at the issuer.' }),
         client_secret: setting.text({
           default: '',
@@ -188,7 +192,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
         trust_email: setting.flag({
           default: false,
           description:
-            'Takes the issuer’s word for e-mail addresses that it does not call verified, as Microsoft Entra does. Only for an issuer where nobody can enter an address that is not theirs.',
+            'Accept e-mail addresses that the issuer does not mark as verified, such as those of Microsoft Entra. Only for issuers where nobody can enter the address of someone else.',
         }),
       }),
       { description: 'OpenID Connect issuers.' },
@@ -197,7 +201,7 @@ export const accountsSettings = setting.group('Identity, sessions and subscripti
   proxy_nodes: setting.flag({
     default: true,
     description:
-      'Serve proxy nodes: their agents, the list of their clients and their reports. Without it these paths do not exist; what is stored stays.',
+      'Serve proxy nodes: their agents, the list of their clients, and their reports. If false, these paths do not exist; stored data is kept.',
   }),
   agents: setting.list(proxyNode, { description: 'Agents of proxy nodes that may report here.' }),
 });
@@ -214,15 +218,15 @@ const plan = setting.group('', {
     default: 0,
     minimum: 0,
     maximum: 1_000_000_000,
-    description: 'Requests per minute that a person may make with all keys together. 0: no limit.',
+    description: 'Requests per minute of one user, for all keys together. 0: no limit.',
   }),
   tokens_per_minute: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1_000_000_000_000,
-    description: 'Tokens per minute that a person may use with all keys together. 0: no limit.',
+    description: 'Tokens per minute of one user, for all keys together. 0: no limit.',
   }),
-  budget: setting.group('What the plan pays for each person, with all keys together.', {
+  budget: setting.group('What the plan pays for each user, for all keys together.', {
     usd: setting.number({
       default: 0,
       minimum: 0,
@@ -235,26 +239,26 @@ const plan = setting.group('', {
     default: 2,
     minimum: 0,
     maximum: 100,
-    description: 'Keys of the completions API that a person may have at the same time.',
+    description: 'Keys of the completions API that a user may have at the same time.',
   }),
   bridge: setting.flag({
     default: false,
     description:
-      'Whether agents work for people with this plan. Without it the bridge refuses them with 403. Needs a sandbox, or `bridge.trust_users`.',
+      'Whether agents work for users with this plan. If not, the bridge refuses them with 403. Needs a sandbox, or `bridge.trust_users`.',
   }),
   running_turns: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1_000_000,
     description:
-      'Agent turns that may run for a person at the same time; further turns wait. 0: only the limits of the bridge apply.',
+      'Agent turns of a user that may run at the same time; further turns wait. 0: only the limits of the bridge apply.',
   }),
   jobs: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1_000_000,
     description:
-      'Jobs of a person that may wait or run; further jobs are refused. 0: only `jobs.max_waiting_per_owner` applies.',
+      'Jobs of a user that may wait or run; further jobs are refused. 0: only `jobs.max_waiting_per_owner` applies.',
   }),
 });
 
@@ -264,7 +268,7 @@ export const plansSettings = setting.record(plan, {
   keyExpects: `names of ${ID.expects}`,
   reload: true,
   description:
-    'Plans: what a person may use. A plan counts when the payment webhook or an administrator names it; everyone else has `accounts.default_plan`. The roles root, admin and operator have no plan unless one is given to them. `legacy` is the plan of users from 0.1.0: without limits unless it is defined here.',
+    'Plans: what a user may use. A user has a plan if the payment webhook, an administrator or an invitation names it; all others have `accounts.default_plan`. The roles root, admin and operator have no plan unless you assign one. Users from 0.1.0 have the plan `legacy`, which has no limits unless you define it here.',
 });
 
 export type PlansSettings = Static<typeof plansSettings>;

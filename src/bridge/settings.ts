@@ -73,21 +73,21 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
   user_root: setting.path({
     default: '',
     description:
-      'The folder in which agents work for a person or a team, and no other: `{user}` (or `{team}`, which means the same) stands for the id. It is made when it is needed. Empty: `~/trestle/{user}`. The main token, the review token and nodes keep `workspace_roots`; of these, only the main token reaches the folders of people.',
+      'The only folder in which agents work for a user or a team: `{user}` (or `{team}`, which means the same) stands for the id. Created when it is first needed. Empty: `~/trestle/{user}`. For the main token, the review token and nodes, agents work in `workspace_roots` instead; of these three, only the main token also reaches the folders of users.',
   }),
   trust_users: setting.flag({
     default: false,
     description:
-      'Lets agents work for people whose plan has `bridge: true`, although there is no sandbox to separate these people from each other and from this machine: agents run as the user of this program and reach what it reaches. Only for people who could have a login on this machine.',
+      'Lets agents work for users whose plan has `bridge: true` even without a sandbox, so that nothing separates these users from each other and from this machine: their agents run as the user of this program and reach what it reaches. Only for users to whom you would give a login on this machine.',
   }),
   strict_params: setting.flag({
     default: false,
     description:
-      'Refuse calls with members of `params` that the method does not know, instead of naming them in the `warnings` of the result. A call over HTTP asks for it with `x-strict-params: true`.',
+      'Refuse calls with unknown members of `params`, instead of reporting them in `warnings` of the result. A call over HTTP can request this with the header `x-strict-params: true`.',
   }),
   permissions: setting.choice(['allow', 'deny'], {
     default: 'allow',
-    description: 'How the bridge answers when an agent asks for permission.',
+    description: 'How the bridge answers when an agent asks for permission. `deny` also makes agents read-only.',
   }),
   ...permissionSettings,
   ...mcpServerSettings,
@@ -104,7 +104,7 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       default: 1024,
       minimum: 1,
       maximum: 65_536,
-      description: 'Calls in flight on one connection.',
+      description: 'Calls in progress on one connection.',
     }),
     connections_per_address: setting.integer({
       default: 20_000,
@@ -112,23 +112,20 @@ export const bridgeSettings = setting.group('The bridge: the control plane that 
       maximum: 1_000_000,
       description: 'Open WebSockets from one address.',
     }),
-    turns: turns(
-      1024,
-      'Turns that run at the same time. Further turns wait, and principals take their places in rotation.',
-    ),
+    turns: turns(1024, 'Turns that run at the same time. Further turns wait, and principals take turns.'),
     turns_per_principal: turns(
       256,
       'How many of these may belong to one principal. Keep it below `turns`, to leave room for others.',
     ),
     turns_per_agent: turns(512, 'Turns, and steps of multi-agent runs, that one agent works on at the same time.'),
     waiting_turns: turns(4096, 'Turns that may wait in total; further turns are refused with OVERLOADED.', 0),
-    waiting_turns_per_principal: turns(1024, 'Of these, how many may be of one principal.', 0),
+    waiting_turns_per_principal: turns(1024, 'How many of these may belong to one principal.', 0),
     stalled_after: setting.duration({
       default: '30s',
       minimum: '1s',
       maximum: '1h',
       description:
-        'A client that reads nothing for this long while updates wait for it is disconnected (WebSocket 1013); it can resume from its last update number. How fast a client reads, and how much waits, do not matter.',
+        'A client that reads nothing for this long while updates wait for it is disconnected (WebSocket 1013); it can resume from its last update number. A client that reads slowly is not disconnected, however much waits for it.',
     }),
     scratch_bytes: bytes(
       100 * GIB,
@@ -189,10 +186,10 @@ export const agentsSettings = setting.group('The agents that do the work.', {
         env: environment,
         trusted: setting.flag({
           default: false,
-          description: 'Run it outside of the sandbox, in one process for all sessions; `trestle tools` needs it.',
+          description: 'Run it outside the sandbox, in one process for all sessions. `trestle tools` needs this.',
         }),
       }),
-      { description: 'MCP servers whose tools it may use, such as `trestle tools`.' },
+      { description: 'MCP servers whose tools the built-in agent may use, such as `trestle tools`.' },
     ),
   }),
   codex: setting.group('Codex, through its app-server protocol.', {
@@ -236,7 +233,7 @@ export const agentsSettings = setting.group('The agents that do the work.', {
         description: 'Labels that such a runner must have.',
       }),
     }),
-    { description: 'Further agents that speak the Agent Client Protocol.' },
+    { description: 'More agents that speak the Agent Client Protocol.' },
   ),
 });
 
@@ -245,13 +242,13 @@ export const gatewaySettings = setting.group('The gateway runtime, and the tools
     default: 'openclaw',
     pattern: AGENT_ID,
     expects: AGENT_ID_WORDS,
-    description: 'Id of the gateway provider.',
+    description: 'The id of the gateway as a provider.',
   }),
   label: setting.text({ default: 'OpenClaw', description: 'The name to show.' }),
   url: setting.url({
     schemes: ['ws', 'wss'],
     default: '',
-    description: 'Address of the gateway. Empty: there is none.',
+    description: 'Address of the gateway. Empty: no gateway.',
   }),
   token: setting.token({ default: '', reload: true, description: 'Token for the gateway.' }),
   tools_url: setting.url({
@@ -269,14 +266,14 @@ export const gatewaySettings = setting.group('The gateway runtime, and the tools
   people: setting.flag({
     default: false,
     description:
-      'Whether people with an account, service accounts and teams may use the gateway: as an agent, by `app.gateway.*`, by `app.tools.invoke` and by job cards. It acts with the rights of its own operator for every caller, and one connection serves all. Static tokens may always.',
+      'Whether users with an account, service accounts and teams may use the gateway: as an agent, and with `app.gateway.*`, `app.tools.invoke` and job cards. The gateway acts with the rights of its own operator for every caller, over one connection. Static tokens may always use it.',
   }),
   tools_allow: setting.list(
     setting.text({ pattern: '^[A-Za-z0-9_.*:/-]{1,128}$', expects: 'a tool name, with * for any characters' }),
     {
       default: ['*'],
       description:
-        'Tools that may be called, by `app.tools.invoke`, by `tools.invoke` of the gateway and by job cards alike; `*` stands for any characters.',
+        'Tools that may be called, with `app.tools.invoke`, with `tools.invoke` of the gateway, and by job cards. `*` stands for any characters.',
     },
   ),
   methods_allow: setting.record(
@@ -290,7 +287,7 @@ export const gatewaySettings = setting.group('The gateway runtime, and the tools
       keyPattern: '^[A-Za-z0-9_.*:/-]{1,256}$',
       keyExpects: 'principals: `main`, `review`, `node:<id>`, with * for any characters',
       description:
-        'Methods of the gateway that each principal may call by `app.gateway.request`. A principal that is not named: `main` all, others `agent.wait`, `chat.abort`, `chat.history` and `chat.send`.',
+        'Methods of the gateway that each principal may call with `app.gateway.request`. Defaults for principals that are not listed: all methods for `main`; `agent.wait`, `chat.abort`, `chat.history` and `chat.send` for others.',
     },
   ),
 });
@@ -310,7 +307,7 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
   topology: setting.text({
     ...WORD,
     default: '',
-    description: 'How the bridges are laid out, for people; `dual-node` is the short form with one peer.',
+    description: 'A note on how the bridges are arranged, such as `dual-node`; it has no effect.',
   }),
   local_node_id: nodeId('Id of this node.', ''),
   task_forward_peer_id: nodeId('Short form: the peer that gets `session.start` and `session.message`.', ''),
@@ -334,7 +331,7 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
       }),
       capabilities: setting.list(setting.text(WORD), { description: 'Capabilities that selectors match.' }),
     }),
-    { description: 'The bridges that this one knows.' },
+    { description: 'The other bridges that this one knows.' },
   ),
   forwarding: setting.group('Which calls go where.', {
     hop_limit: setting.integer({
@@ -357,8 +354,8 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
           node_id: nodeId('The node that receives them.', ''),
           selector: setting.group('What a node must match.', {
             role: setting.text({ ...WORD, default: '', description: 'Role of the nodes to choose from.' }),
-            capability: setting.text({ ...WORD, default: '', description: 'Capability that they have.' }),
-            zone: setting.text({ ...WORD, default: '', description: 'Zone that they are in.' }),
+            capability: setting.text({ ...WORD, default: '', description: 'Capability that they must have.' }),
+            zone: setting.text({ ...WORD, default: '', description: 'Zone that they must be in.' }),
           }),
           strategy: setting.choice(['first', 'round_robin'], {
             default: 'first',
@@ -373,7 +370,7 @@ export const distributedSettings = setting.group('Forwarding of tasks to other b
         target_node_id: nodeId('The node to be reached.'),
         next_hop_node_id: nodeId('The node to which its requests are forwarded.'),
       }),
-      { description: 'Next hops for nodes that are not reached directly.' },
+      { description: 'Next hops for nodes that are not reachable directly.' },
     ),
   }),
 });

@@ -11,18 +11,18 @@ export const permissionSettings = {
           pattern: '^[a-z_]{0,32}$',
           expects: 'a kind of tool such as execute or edit',
           description:
-            'The kind of the tool: execute, edit, delete, move, read, search, fetch, other, or question for a question with a form.',
+            'The kind of the tool: `execute`, `edit`, `delete`, `move`, `read`, `search`, `fetch`, `other`, or `question` for a question with a form.',
         }),
         command: setting.list(setting.text({ default: '' }), {
           description:
-            'The first words of a command. An allow matches plain commands alone, without anything that a shell interprets; a deny matches these words anywhere in a command, also with options between them.',
+            'The first words of a command. An allow matches only plain commands, without anything that a shell interprets. A deny matches these words anywhere in a command, also with options between them.',
         }),
         path: setting.text({
           default: '',
           pattern: '^(?!~).{0,500}$',
           expects: 'a pattern of at most 500 characters, with the whole path of a home folder in place of `~`',
           description:
-            'A pattern for paths, absolute, from the working directory, or with `**` in front: `**/.env*`. `*`, `?`, `[a-z]`, `{a,b}` and `**` also match hidden names. A deny ignores case, and of a folder counts for everything inside. Both look at the path and at where its links lead.',
+            'A pattern for paths: absolute, relative to the working directory, or with `**` in front, such as `**/.env*`. `*`, `?`, `[a-z]`, `{a,b}` and `**` also match hidden names. A deny ignores case, and a deny of a folder counts for everything inside. Rules check the path and where its links lead.',
         }),
       }),
       // biome-ignore lint/suspicious/noThenProperty: the name of the setting; its value is a text
@@ -31,7 +31,7 @@ export const permissionSettings = {
     {
       reload: true,
       description:
-        'Rules for permission requests of agents. A deny wins over everything; an allow decides without asking, even where a call wants to be asked.',
+        'Rules for permission requests of agents. A deny always wins. An allow decides without asking, even if the call requested `ask`.',
     },
   ),
   permission_timeout: setting.duration({
@@ -48,14 +48,14 @@ export const jobsSettings = setting.group('Background jobs.', {
     default: 4,
     minimum: 1,
     maximum: 1000,
-    description: 'Jobs that run at the same time. Places rotate between owners, and between the agents of each owner.',
+    description: 'Jobs that run at the same time. Owners take turns, and so do the agents of each owner.',
   }),
   max_running_per_owner: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 1000,
     description:
-      'How many of these may belong to one owner. 0: one less than all; for the main token all of them, unless there are other tokens or nodes.',
+      'How many of these may belong to one owner. 0: one less than all; the main token may have all of them while there are no other tokens or nodes.',
   }),
   max_waiting_per_owner: setting.integer({
     default: 100_000,
@@ -85,7 +85,7 @@ export const checkpointSettings = {
   checkpoints: setting.group('Saves the working directory before and after each turn, so that changes can be undone.', {
     enabled: setting.flag({
       default: true,
-      description: 'Save working directories. Needs git on this machine; repositories are not changed by it.',
+      description: 'Save working directories. Needs git on this machine. Does not change repositories.',
     }),
     timeout: setting.duration({
       default: '2s',
@@ -98,19 +98,20 @@ export const checkpointSettings = {
       default: 5000,
       minimum: 1,
       maximum: 1_000_000,
-      description: 'Files that one save may have to read: those that the repository does not have, or all without one.',
+      description:
+        'The maximum number of files that one save reads: those that the repository does not have, or all files if there is no repository.',
     }),
     max_bytes: setting.integer({
       default: 268_435_456,
       minimum: 1_048_576,
       maximum: 1_099_511_627_776,
-      description: 'What these files may hold. A session keeps at most four times as much.',
+      description: 'The maximum total size of these files. A session keeps at most four times as much.',
     }),
     turns: setting.integer({
       default: 50,
       minimum: 1,
       maximum: 1000,
-      description: 'How many of the latest turns of a session can be undone.',
+      description: 'How many of the last turns of a session can be undone.',
     }),
   }),
 };
@@ -122,7 +123,7 @@ export const mcpServerSettings = {
       name: setting.text({
         pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
         expects: 'letters, digits, dots, dashes and underscores, at most 64',
-        description: 'Its name. A server of the same name in a call is used instead.',
+        description: 'Its name. If a call has a server with the same name, that one is used instead.',
       }),
       owners: setting.list(setting.text({ pattern: '^[!-~]{1,200}$', expects: 'an owner, or *' }), {
         default: [MAIN.id],
@@ -149,12 +150,12 @@ export const mcpServerSettings = {
       trestle: setting.flag({
         default: false,
         description:
-          'The tools of this program, instead of a program or an address: agents ask others and submit jobs.',
+          'Offers the tools of Trestle itself, instead of a program or an address: agents can ask other agents and submit jobs.',
       }),
     }),
     {
       description:
-        'MCP servers for the agents of sessions that are started from now on, besides those of the call. None where `permissions` is `deny`.',
+        'MCP servers for the agents of new sessions, in addition to those of the call. With `permissions: deny` there are none.',
     },
   ),
 };
@@ -171,7 +172,7 @@ export const builtinSettings = {
   charge_people: setting.choice(['here', 'there'], {
     default: 'here',
     description:
-      'Who charges people for what `base_url` answers: `here` is the completions service of this program, by `completions.prices`; `there` is a Trestle at `base_url` that knows the same people, and gets a token for five minutes of the person with each call.',
+      'Who charges users for calls to `base_url`. `here`: the completions service of this program, at `completions.prices`. `there`: a Trestle at `base_url` that knows the same users, and gets a five-minute token of the user with each call.',
   }),
   max_requests: setting.integer({
     default: 50,
@@ -197,7 +198,7 @@ export const builtinSettings = {
     default: '1h',
     minimum: '1s',
     maximum: '7d',
-    description: 'How long a command may run in the background; it ends with its session in any case.',
+    description: 'How long a command may run in the background; it also ends with its session.',
   }),
   fetch_allow: setting.list(setting.cidr({}), {
     description: 'Private address ranges that `fetch_url` may reach, in addition to `bridge.sandbox_hosts`.',

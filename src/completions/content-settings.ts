@@ -13,23 +13,23 @@ export const guardrails = setting.list(
     }),
     kind: setting.choice(['pii', 'regex', 'webhook'], {
       description:
-        'What it looks for: personal data and keys (`pii`), patterns of yours (`regex`), or what a program of yours finds (`webhook`).',
+        'What it looks for: personal data and keys (`pii`), your own patterns (`regex`), or what your own program finds (`webhook`).',
     }),
     on: setting.choice(['both', 'request', 'response'], {
       default: 'both',
-      description: 'Which side it looks at.',
+      description: 'What it checks: requests, responses, or both.',
     }),
     action: setting.choice(['block', 'mask', 'log'], {
       default: 'block',
       description:
-        'What happens when it finds something: the call ends with 400 `content_blocked`, a mask such as `[email]` replaces the text, or only the log gets a line.',
+        'What happens when it finds something. `block`: the call ends with 400 `content_blocked`. `mask`: a mask such as `[email]` replaces the text. `log`: only the log gets a line.',
     }),
     entities: setting.list(setting.choice(PERSONAL_DATA, {}), {
       description: 'For `pii`: which kinds of data. Empty: all of them.',
     }),
     patterns: setting.list(setting.text({}), {
       description:
-        'For `regex`: regular expressions, as JavaScript has them. Each may match at most 200 characters, and must have no repetition inside of a repetition.',
+        'For `regex`: JavaScript regular expressions. Each may match at most 200 characters, and must not have a repetition inside a repetition.',
     }),
     ignore_case: setting.flag({ default: false, description: 'For `regex`: ignore upper and lower case.' }),
     replacement: setting.text({ default: '', description: 'For `regex`: the mask. Empty: `[<name>]`.' }),
@@ -46,7 +46,8 @@ export const guardrails = setting.list(
       default: '5s',
       minimum: '10ms',
       maximum: '5m',
-      description: 'For `webhook`: how long to wait for its verdict. A checker that fails blocks, unless it only logs.',
+      description:
+        'For `webhook`: how long to wait for its response. A webhook that fails or exceeds this time blocks the call, unless its action is `log`.',
     }),
   }),
   { description: 'Checks of everything that callers send to models and receive from them, in this order.' },
@@ -55,27 +56,33 @@ export const guardrails = setting.list(
 export const promptCache = setting.choice(['off', 'agents', 'auto'], {
   default: 'agents',
   description:
-    'For whose calls the stable part of a prompt (instructions, tools, all but the last two messages) is marked for the caches of Anthropic and Bedrock, where the caller has marked nothing and the call is translated: nobody (`off`), the agents that Trestle starts, or everybody (`auto`).',
+    'Whose calls get cache markers for Anthropic and Bedrock on the stable part of the prompt (instructions, tools, all but the last two messages), if the call is translated and the caller has set no markers: nobody’s (`off`), those of the agents that Trestle starts (`agents`), or everybody’s (`auto`).',
 });
 
-export const sharedCache = setting.group('Where cached answers, and thinking for clients that lose it, are kept.', {
+export const sharedCache = setting.group('Where cached responses, and thinking for clients that lose it, are kept.', {
   url: setting.url({
     schemes: ['redis', 'rediss'],
     credentials: true,
     default: '',
     description:
-      'A Redis server that instances share, as `redis[s]://[user:password@]host[:port][/database]`. While it cannot be reached, each instance uses its own memory. Empty: instances always use their own memory.',
+      'A Redis server that instances share, as `redis[s]://[user:password@]host[:port][/database]`. While it is unavailable, each instance uses its own memory. Empty: instances always use their own memory.',
   }),
   prefix: setting.text({
     default: 'trestle',
     pattern: '^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$',
     expects: 'letters, digits, dots, colons and dashes',
-    description: 'How its keys begin. Programs that share a server and have other models need another prefix.',
+    description:
+      'The prefix of its keys. Programs that share a Redis server but use the same names for different models need different prefixes.',
   }),
 });
 
 function unitPrice(unit: string) {
-  return setting.number({ default: 0, minimum: 0, maximum: 1000, description: `USD for one ${unit}, besides tokens.` });
+  return setting.number({
+    default: 0,
+    minimum: 0,
+    maximum: 1000,
+    description: `USD for one ${unit}, in addition to tokens.`,
+  });
 }
 
 /** What a model costs that is not sold by tokens alone. */
@@ -88,7 +95,7 @@ export const unitPrices = {
     minimum: -1,
     maximum: 1000,
     description:
-      'USD for one search of the web that the API makes for the model, besides tokens. -1: not known, so the cost of calls with searches is not known either.',
+      'USD for one web search that the API makes for the model, in addition to tokens. -1: unknown, so the cost of calls with searches is unknown, too.',
   }),
 };
 
@@ -102,14 +109,14 @@ export const apiBudgets = setting.record(
     }),
     period: setting.choice(['day', 'month', 'total'], {
       default: 'month',
-      description: 'In which time. Days and months are those of UTC.',
+      description: 'The period. Days and months are in UTC.',
     }),
   }),
   {
     keyPattern: '^[a-z0-9][a-z0-9._-]{0,63}$',
     keyExpects: 'names of APIs',
     description:
-      'Budgets of model APIs, besides those of keys, people, teams and tags. An alias uses its other targets while an API has no room.',
+      'Budgets of model APIs, in addition to those of keys, users, teams and tags. While the budget of an API is used up, an alias uses its other targets.',
   },
 );
 
@@ -123,14 +130,14 @@ export const tagBudgets = setting.record(
     }),
     period: setting.choice(['day', 'month', 'total'], {
       default: 'month',
-      description: 'In which time. Days and months are those of UTC.',
+      description: 'The period. Days and months are in UTC.',
     }),
   }),
   {
     keyPattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$',
     keyExpects: 'tags',
     description:
-      'Budgets of calls with a tag, of its key or of the header `x-tags`, besides those of keys, people and teams.',
+      'Budgets of all calls with a tag (from their key or the header `x-tags`), in addition to those of keys, users and teams.',
   },
 );
 
@@ -140,7 +147,7 @@ export const exports = setting.list(
     name: setting.text({
       pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
       expects: 'a name of letters, digits, dots and dashes',
-      description: 'Its name: how far the export has come is stored under it.',
+      description: 'Its name, under which its progress is stored.',
     }),
     kind: setting.choice(['webhook', 'file'], { description: 'Where the records go.' }),
     url: setting.url({
@@ -154,22 +161,22 @@ export const exports = setting.list(
     }),
     path: setting.path({
       default: '',
-      description: 'For `file`: the file that gets one line of JSON for each call. Its folder must be there.',
+      description: 'For `file`: the file that gets one line of JSON for each call. Its folder must exist.',
     }),
     interval: setting.duration({
       default: '10s',
       minimum: '100ms',
       maximum: '1d',
-      description: 'How often to look for new records.',
+      description: 'How often to check for new records.',
     }),
     content: setting.flag({
       default: false,
-      description: 'Also send requests and responses, where they are stored.',
+      description: 'Also send requests and responses, if they are stored.',
     }),
   }),
   {
     description:
-      'Exports of the records of calls, in batches, each record at least once. A new export begins with the calls after the start.',
+      'Exports of call records, in batches, each record at least once. A new export begins with the first call after the start.',
   },
 );
 
@@ -281,7 +288,7 @@ function repeats(pattern: string, at: number): boolean {
 
 export const linkAllow = setting.list(setting.cidr({}), {
   description:
-    'Private ranges from which images and documents given by URL are fetched, for model APIs that cannot fetch them (Bedrock).',
+    'Private address ranges from which images and documents given by URL may be fetched, for model APIs that cannot fetch them (Bedrock).',
 });
 
 export const storageAllow = setting.list(
@@ -292,6 +299,6 @@ export const storageAllow = setting.list(
   }),
   {
     description:
-      'Prefixes of addresses in storage, such as `s3://acme-public/` or `gs://acme-docs/reports/`, that callers may name in requests. A model API reads them with the credentials of this program, so every caller can read all objects below them. Empty: none.',
+      'Prefixes of addresses in storage, such as `s3://acme-public/` or `gs://acme-docs/reports/`, that callers may name in requests. The model API reads them with your credentials, so every caller can read all objects under them. Empty: none.',
   },
 );

@@ -99,7 +99,8 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     default: '',
     env: 'COMPLETIONS_MASTER_KEY',
     reload: true,
-    description: 'The key with all rights, such as issuing other keys. Without any key, the API is open on loopback.',
+    description:
+      'The key with all rights, such as issuing other keys. If no key is configured, the API is open, on loopback only.',
   }),
   allowed_origins: setting.list(setting.origin({}), {
     reload: true,
@@ -109,20 +110,20 @@ export const completionsSettings = setting.group('One chat-completion API in fro
   strict_params: setting.flag({
     default: false,
     description:
-      'Refuse parameters that an upstream does not support, instead of dropping them and naming the dropped ones.',
+      'Refuse requests with parameters that the model API does not support, instead of dropping these and naming them in `x-dropped-params`.',
   }),
   timeouts: timeouts('How long to wait for model APIs. A request may shorten it with `x-timeout-ms`.', ''),
   max_request_bytes: setting.integer({
     default: 64 * 1024 * 1024,
     minimum: 1024,
     maximum: 1024 * 1024 * 1024,
-    description: 'The largest request body, in bytes. Attachments travel inline in messages.',
+    description: 'The largest request body, in bytes. Messages contain their attachments.',
   }),
   max_event_bytes: setting.integer({
     default: 32 * 1024 * 1024,
     minimum: 1024,
     maximum: 256 * 1024 * 1024,
-    description: 'The largest event of a stream of a model API, in bytes. One event may hold a whole image.',
+    description: 'The largest event in a stream of a model API, in bytes. One event may contain a whole image.',
   }),
   link_allow: linkAllow,
   storage_allow: storageAllow,
@@ -140,7 +141,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
   usage_cost: setting.flag({
     default: false,
     description:
-      'Add `cost`, in USD, to the `usage` of translated answers under `/v1`, where the price of the model is known. Answers that pass as bytes stay as they are.',
+      'Add `cost`, in USD, to the `usage` of translated responses under `/v1`, if the price of the model is known. Responses that pass as bytes do not change.',
   }),
   guardrails,
   exports,
@@ -153,7 +154,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
     setting.group('', {
       dialect: setting.choice(DIALECTS, {
         default: '',
-        description: 'The dialect it speaks. Empty: as in the built-in table, else openai.',
+        description: 'The dialect that it speaks. Empty: as in the built-in table, otherwise `openai`.',
       }),
       base_url: setting.url({
         schemes: ['http', 'https'],
@@ -196,7 +197,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         {
           reload: true,
           description:
-            'Several keys instead of `api_key`: calls are shared among them, and one that is refused or out of quota is passed over.',
+            'Several keys instead of `api_key`: they share the calls, and a key that is refused or out of quota is skipped.',
         },
       ),
       variables: setting.record(setting.text({ secret: 'maybe', reload: true }), {
@@ -204,27 +205,27 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         keyExpects: 'names of environment variables',
         reload: true,
         description:
-          'What else it needs, by the name of the variable that would hold it: `AWS_REGION`, `AZURE_RESOURCE_NAME`, `GOOGLE_VERTEX_PROJECT`, ... These win over the environment.',
+          'Other values that it needs, by the name of their environment variable: `AWS_REGION`, `AZURE_RESOURCE_NAME`, `GOOGLE_VERTEX_PROJECT`, ... They take precedence over the environment.',
       }),
       name: setting.text({
         default: '',
-        description: 'Its name, for people. Empty: as in the built-in table, else its id.',
+        description: 'The name to show. Empty: as in the built-in table, otherwise its id.',
       }),
       key_variables: setting.list(
         setting.text({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$', expects: 'the name of an environment variable' }),
         {
           description:
-            'Environment variables that may hold its key; the first one set wins. Empty: as in the built-in table.',
+            'Environment variables that may hold its key; the first one that is set counts. Empty: as in the built-in table.',
         },
       ),
       local: setting.flag({ default: false, description: 'It is usable without a key.' }),
       headers: setting.record(setting.text({ secret: 'maybe' }), {
         keyPattern: '^[A-Za-z0-9-]{1,64}$',
         keyExpects: 'names of headers',
-        description: 'Headers that are sent with every request, besides those of the built-in table.',
+        description: 'Headers that are sent with every request, in addition to those of the built-in table.',
       }),
       refuses: setting.list(setting.text({ pattern: '^[a-z_]{1,64}$', expects: 'the name of a field' }), {
-        description: "Fields of OpenAI's request that it refuses, besides those of the built-in table.",
+        description: "Fields of OpenAI's request that it refuses, in addition to those of the built-in table.",
       }),
       no_stream_options: setting.flag({
         default: false,
@@ -233,27 +234,27 @@ export const completionsSettings = setting.group('One chat-completion API in fro
       responses: setting.flag({
         default: false,
         description:
-          'It serves `/responses` itself, so requests of `/v1/responses` pass to it unchanged. OpenAI and Azure do at their own addresses; behind another address (a proxy before OpenAI), say so.',
+          'It serves `/responses` itself, so requests of `/v1/responses` pass to it unchanged. Not needed for OpenAI and Azure at their own addresses; needed for another address, such as a proxy in front of OpenAI.',
       }),
       timeouts: timeouts('How long to wait for this API.', 'as for all APIs'),
     }),
     {
       keyPattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
       keyExpects: 'names of letters, digits, dots and dashes',
-      description: 'Model APIs that are added to the built-in table, or override its rows.',
+      description: 'Model APIs that add to the built-in table, or override its rows.',
     },
   ),
   models: setting.list(
     setting.group('', {
-      name: setting.text({ ...MODEL, description: 'Name of the alias, as callers ask for it.' }),
+      name: setting.text({ ...MODEL, description: 'Name of the alias, which callers use as the model.' }),
       targets: setting.list(target, { minimum: 1, description: 'The models behind the alias.' }),
       strategy: setting.choice(['weighted', 'least_busy', 'fastest', 'cheapest'], {
         default: 'weighted',
         description:
-          'Which target of the lowest priority is asked first: by weight in turn, the one with the fewest calls under way, the faster of two at random (by a moving average of the time until an answer begins; one that was not measured yet comes first), or the one with the lowest price.',
+          'Which of the targets with the lowest `priority` is tried first. `weighted`: in turn, by weight. `least_busy`: the one with the fewest calls in progress. `fastest`: the faster of two picked at random (by a moving average of the time to the first output; a target without a measurement comes first). `cheapest`: the one with the lowest price.',
       }),
       fallbacks: setting.list(setting.text(MODEL), {
-        description: 'Aliases or models to try in turn when every target fails.',
+        description: 'Aliases or models to try in order when every target has failed.',
       }),
       context_fallbacks: setting.list(setting.text(MODEL), {
         description: 'Aliases or models to try when the prompt is too long.',
@@ -274,7 +275,7 @@ export const completionsSettings = setting.group('One chat-completion API in fro
         }),
       }),
     }),
-    { description: 'Aliases: own names for one or several models.' },
+    { description: 'Aliases: your own names for one or several models.' },
   ),
   model_patterns: setting.record(
     setting.text({
@@ -285,25 +286,25 @@ export const completionsSettings = setting.group('One chat-completion API in fro
       keyPattern: '^[^*]{0,200}\\*[^*]{0,200}$',
       keyExpects: 'names with one *',
       description:
-        'Names that stand for models, where they are neither an alias nor <api>/<model>: `"claude-*": "anthropic/claude-*"`. The longest one that fits counts.',
+        'Patterns for names that are neither an alias nor <api>/<model>, and the models that they stand for: `"claude-*": "anthropic/claude-*"`. The longest pattern that matches counts.',
     },
   ),
   api_order: setting.list(setting.text({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$', expects: 'the id of an API' }), {
     description:
-      'Which API is meant by a name without one, such as `gpt-4o`, when several configured APIs have that model: the first of this list. Empty: such a name is refused.',
+      'Which API a name without one, such as `gpt-4o`, means if several configured APIs have that model: the first of them in this list. Empty: such a name is refused.',
   }),
   files_api: setting.text({
     default: '',
     pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$',
     expects: 'the id of an API',
     description:
-      'Where files go that are uploaded without the header `x-model-api`. Empty: to `openai` where it can be called, else to the demo API.',
+      'The API that stores files uploaded without the header `x-model-api`. Empty: `openai` if it can be called, otherwise the demo API.',
   }),
   catalog_url: setting.url({
     default: '',
     schemes: ['https', 'http'],
     description:
-      'Where sizes, abilities and prices of models are read from every day, in the form of https://models.dev/api.json. The last good one is kept. Empty: only `trestle models update` reads them.',
+      'URL from which sizes, abilities and prices of models are read every day, in the format of https://models.dev/api.json. If it cannot be read, the last valid catalogue stays in use. Empty: only `trestle models update` reads a catalogue.',
   }),
   prices: setting.record(
     setting.group('', {

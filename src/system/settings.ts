@@ -31,7 +31,7 @@ const kept = (fallback: string, what: string) =>
   });
 
 /** The whole of `trestle.yaml`. */
-const settingsSchema = setting.group('What all services share.', {
+const settingsSchema = setting.group('Settings that all services share.', {
   listen: setting.listenAddress({
     default: '',
     flag: '--listen',
@@ -57,7 +57,7 @@ const settingsSchema = setting.group('What all services share.', {
   metrics_token: setting.token({
     default: '',
     reload: true,
-    description: 'Bearer token for `/metrics`. Empty: only callers on this machine get them.',
+    description: 'Bearer token for `/metrics`. Empty: only callers on this machine may read them.',
   }),
   secret_key: setting.keyBytes({
     default: '',
@@ -65,7 +65,7 @@ const settingsSchema = setting.group('What all services share.', {
     description:
       'Key that encrypts stored secrets; several instances share it. Empty: created at the first start and kept in the data directory.',
   }),
-  listener: setting.group('What one client may use of the listener, for all services.', {
+  listener: setting.group('Limits of the listener, for all services.', {
     connections_per_address: setting.integer({
       default: 20_000,
       minimum: 1,
@@ -86,7 +86,7 @@ const settingsSchema = setting.group('What all services share.', {
       credentials: true,
       default: '',
       description:
-        'The PostgreSQL server itself, where `database.url` is that of a pooler in transaction mode such as PgBouncer: for messages between instances and for migrations. Empty: `database.url`.',
+        'Address of PostgreSQL itself, if `database.url` leads to a pooler in transaction mode such as PgBouncer. Used for messages between instances and for migrations. Empty: `database.url`.',
     }),
     connections: setting.integer({
       default: 10,
@@ -101,7 +101,7 @@ const settingsSchema = setting.group('What all services share.', {
       schemes: ['http', 'https'],
       default: '',
       description:
-        'Where other instances reach this one: a loopback, private or link-local address, or a name of one. Empty: the address that it listens on, or the first private address of this machine.',
+        'Address at which other instances reach this one: loopback, private or link-local, or a host name that leads to such an address. Empty: the address that it listens on, or the first private address of this machine if it listens on all.',
     }),
     notice: setting.duration({
       default: '5s',
@@ -109,7 +109,7 @@ const settingsSchema = setting.group('What all services share.', {
       maximum: '10m',
       reload: true,
       description:
-        'How long an instance that is stopped goes on to serve everything while `/readyz` says 503, so that balancers see it first. Without PostgreSQL there is no notice.',
+        'How long a stopping instance continues to serve everything while `/readyz` returns 503, so that load balancers notice before calls are refused. Without PostgreSQL there is no notice.',
     }),
     outage: setting.duration({
       default: '60s',
@@ -117,12 +117,12 @@ const settingsSchema = setting.group('What all services share.', {
       maximum: '1h',
       reload: true,
       description:
-        'How long the database may be away before `/readyz` says 503; until then it says 200 with `store: away`, so that a balancer does not take all instances out. Then, and never before nine seconds, agents are stopped, and their turns end as interrupted. Without PostgreSQL it says 503 immediately, and agents go on.',
+        'How long the database may be unavailable before `/readyz` returns 503. Until then it returns 200 with `store: away`, so that a load balancer does not remove all instances. After this time, and never before nine seconds, agents are stopped and their turns end as interrupted. Without PostgreSQL, `/readyz` returns 503 immediately, and agents continue.',
     }),
     limits_without_database: setting.choice(['refuse', 'pass'], {
       default: 'refuse',
       description:
-        'What happens to completions with limits or budgets while the database, which counts them for all instances, is away and this instance has used up its part: HTTP 503, or they pass uncounted. Keys without limits pass anyway.',
+        'What happens to calls with limits or budgets while the database, which counts them for all instances, is unavailable and this instance has used up its reservation: `refuse` returns HTTP 503, `pass` lets them through uncounted. Calls without limits always pass.',
     }),
     drain: setting.duration({
       default: '20s',
@@ -130,7 +130,7 @@ const settingsSchema = setting.group('What all services share.', {
       maximum: '1h',
       reload: true,
       description:
-        'How long the turns of an instance that is stopped may go on after the notice; then they end as interrupted. Without PostgreSQL it is 25 seconds.',
+        'How long the turns of a stopping instance may continue after the notice; then they end as interrupted. Without PostgreSQL it is 25 seconds.',
     }),
   }),
   log: setting.group('What is logged to standard error.', {
@@ -147,14 +147,14 @@ const settingsSchema = setting.group('What all services share.', {
   retention: setting.group('How long records are kept.', {
     events: kept(
       '30d',
-      'updates of agent sessions, and sessions that nobody uses with all that belongs to them (conversation, private folder, artifacts)',
+      'updates of agent sessions, and unused sessions with everything that belongs to them (conversation, private folder, artifacts),',
     ),
     jobs: kept('90d', 'finished jobs'),
     usage: kept('400d', 'usage records'),
     content: kept('400d', 'requests and responses that are stored with usage records (never longer than the records)'),
     audit: kept('400d', 'audit records'),
   }),
-  console: setting.group('The pages for people, under `/console`.', {
+  console: setting.group('The pages in the browser, under `/console`.', {
     enabled: setting.flag({ default: true, description: 'Serve the console.' }),
   }),
   telemetry: setting.group('Where traces go.', {

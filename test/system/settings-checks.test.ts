@@ -116,7 +116,7 @@ const SECTIONS: Readonly<Record<string, readonly CheckCase[]>> = {
       '{ custom: [{ id: a }] }',
       /agents\.custom\[0\]: there is no way to reach the agent/,
     ],
-    ['a custom agent without an id', '{ custom: [{ command: x }] }', /agents\.custom\[0\]\.id: this has to be given/],
+    ['a custom agent without an id', '{ custom: [{ command: x }] }', /agents\.custom\[0\]\.id: this is required/],
     [
       'a number among the variables of an agent',
       '{ codex: { env: { PORT: 8080 } } }',

@@ -209,11 +209,11 @@ export const sandboxSettings = {
   sandbox: setting.choice(['auto', 'require', 'off'], {
     default: 'auto',
     description:
-      'Whether agents and commands run in a sandbox (bubblewrap, on Linux): `auto` where it works, `require` refuses to start without it. `trestle doctor` shows what is in force.',
+      'Whether agents and commands run in a sandbox (bubblewrap, on Linux). `auto`: if it works on this machine. `require`: Trestle refuses to start without it. `trestle doctor` shows the active mode.',
   }),
   sandbox_program: setting.path({
     default: '',
-    description: 'The program of bubblewrap. Empty: `bwrap` in PATH.',
+    description: 'The bubblewrap program. Empty: `bwrap` in PATH.',
   }),
   sandbox_hosts: setting.list(
     setting.text({
@@ -223,15 +223,15 @@ export const sandboxSettings = {
     {
       default: ['*'],
       description:
-        'Hosts that programs in the sandbox may reach, through a proxy of this program, and `fetch_url` of the built-in agent: names, `*.example.com`, or `*` for all. Addresses that are not public are never reached. Empty: no host.',
+        'Hosts that programs in the sandbox, and `fetch_url` of the built-in agent, may reach through a proxy of this program: names, `*.example.com`, or `*` for all. Only public addresses can be reached. Empty: no host.',
     },
   ),
   sandbox_read_paths: setting.list(setting.path({}), {
     description:
-      'Further files and folders that programs in the sandbox may read, such as tools outside of `/usr` or `~/.gitconfig`.',
+      'More files and folders that programs in the sandbox may read, such as tools outside `/usr`, or `~/.gitconfig`.',
   }),
   sandbox_write_paths: setting.list(setting.path({}), {
-    description: 'Further files and folders that programs in the sandbox may change when they work for the operator.',
+    description: 'More files and folders that programs in the sandbox may change when they work for the operator.',
   }),
 };
 
@@ -241,18 +241,21 @@ export const sandboxLimitSettings = {
     default: 1024,
     minimum: 16,
     maximum: 1_000_000,
-    description: 'Processes of one program in the sandbox, with all that it starts.',
+    description: 'Processes of one program in the sandbox, including those that it starts.',
   }),
   sandbox_memory_bytes: bytes(
     8192 * MIB,
-    'Memory of one program in the sandbox: with all that it starts where control groups can be used, otherwise of each process.',
+    'Memory of one program in the sandbox: with control groups, of all its processes together; without them, of each process.',
   ),
   sandbox_cpu_percent: setting.integer({
     default: 0,
     minimum: 0,
     maximum: 100_000,
     description:
-      'Processor time of one program in the sandbox with all that it starts, in percent of one core, where control groups can be used; 150 is one and a half cores. 0: not limited.',
+      'Processor time of one program in the sandbox and all its processes, in percent of one core; 150 is one and a half cores. Needs control groups. 0: no limit.',
   }),
-  sandbox_temporary_bytes: bytes(1024 * MIB, 'What the private folder for temporary files may hold; it is in memory.'),
+  sandbox_temporary_bytes: bytes(
+    1024 * MIB,
+    'Maximum size of the private folder for temporary files, which is in memory.',
+  ),
 };

@@ -287,23 +287,23 @@ export const agentProgramSettings = {
     pattern: '^$|^(/|https?://)[^\\s]{1,2000}$',
     expects: 'an absolute path, or an address that begins with https:// or http://',
     description:
-      'A registry with further agents for `trestle agents install`, in the form of https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json: a file or an address. Agents that are packages of npm can be installed. The last good one is kept. Empty: none.',
+      'A file or URL with more agents for `trestle agents install`, in the format of https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json. Agents that are npm packages can be installed. If the registry cannot be read, the last valid one is used. Empty: none.',
   }),
   max_processes: setting.integer({
     default: 16,
     minimum: 1,
     maximum: 1000,
     description:
-      'Agent processes at the same time. Each owner of sessions has one of its own per agent. One user or team has at most three quarters of them.',
+      'Agent processes that run at the same time. Each owner of sessions has a separate process per agent. One user or team has at most three quarters of them.',
   }),
   models: setting.choice(['auto', 'ours', 'own'], {
     default: 'auto',
     description:
-      'Whose models agents use: `ours` are those of the completions service of this program, charged to the owner of the session, and need no login; `own` are those that the agent is logged in to. `auto`: `ours` for people, and for agents without a login or settings of their own.',
+      'Whose models agents use. `ours`: those of the completions service of this program, without a login and charged to the owner of the session. `own`: those of the agent’s own login. `auto`: `ours` for users, service accounts and teams, and for agents that have neither a login nor settings of their own.',
   }),
   model: setting.text({
     default: '',
     description:
-      'The model of ours that these agents get: an alias, or <api>/<model>. Empty: that of the built-in agent; while that is a demo model, a suggested one of the first model API that has a key.',
+      'The model that agents with `ours` get: an alias, or <api>/<model>. Empty: the model of the built-in agent; if that is a demo model, a suggested model of the first model API that has a key.',
   }),
 };

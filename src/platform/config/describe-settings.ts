@@ -7,7 +7,7 @@ export function settingsTables<T>({ schema, environmentPrefix }: SettingsDeclara
   const groups = members.flatMap(([key, one]) =>
     one.shape === 'group' ? section(key, one.description, rows(one, key, environmentPrefix)) : [],
   );
-  return [section('At the top', schema.description, single), ...groups].join('\n\n');
+  return [section('Top level', schema.description, single), ...groups].join('\n\n');
 }
 
 function section(title: string, description: string, lines: readonly string[]): string {
@@ -30,7 +30,7 @@ function rows(setting: Setting<unknown>, path: string, prefix?: string): readonl
 }
 
 function defaultCell(fallback: unknown): string {
-  if (fallback === undefined) return 'has to be given';
+  if (fallback === undefined) return 'required';
   if (fallback === '') return 'empty';
   return code(typeof fallback === 'string' ? fallback : JSON.stringify(fallback));
 }

@@ -161,7 +161,7 @@ export function resolveSettings<T>(input: ResolveInput<T>): Resolution<T> {
       chosen.set(path, { value, source: `${isFlag ? 'flag' : 'env'} ${name}`, placeOf });
     }
     if (setting.fallback === undefined && !chosen.has(path)) {
-      missing.push({ at: file.name, path, wrong: 'this has to be given', right: `expected: ${setting.type}` });
+      missing.push({ at: file.name, path, wrong: 'this is required', right: `expected: ${setting.type}` });
     }
     const { value = UNREADABLE } = chosen.get(path) ?? {};
     if (value !== UNREADABLE) return value;

@@ -98,7 +98,7 @@ function readGiven(context: ReadingContext) {
     if (!isAbsent(given)) return readSetting(member, given, path, context);
     const value = defaultOf(member, context);
     if (value !== UNREADABLE) return value;
-    return context.refuse(path, 'this has to be given', `add "${path.slice(path.lastIndexOf('.') + 1)}"`);
+    return context.refuse(path, 'this is required', `add "${path.slice(path.lastIndexOf('.') + 1)}"`);
   };
 }
 

@@ -29,7 +29,7 @@ test('O-07: all problems of file, environment and flags are reported together, t
     'garden.yaml:1:10: verbose: "maybe" is neither true nor false; expected true or false',
     'garden.yaml:3:10: gate.width: "many" is not a whole number; expected a whole number from 1 to 9',
     'garden.yaml:4:9: gate.mood: "opne" is not a possible value; expected one of open, closed; did you mean "open"?',
-    'garden.yaml:6:5: beds[0].name: this has to be given; add "name"',
+    'garden.yaml:6:5: beds[0].name: this is required; add "name"',
     'garden.yaml:6:14: beds[0].depth: 9 is out of range; expected a number from 0 to 2',
     'garden.yaml:7:1: listn: there is no such setting; did you mean "listen"?',
     'environment variable GARDEN_GATE_WAIT: gate.wait: "30" has no unit; say 30s for seconds or 30ms for milliseconds',
@@ -149,5 +149,5 @@ test('a setting that has no default has to be given', () => {
   const declaration = { ...garden, schema, check: () => [] };
   const nowhere = { environment: {}, flags: {}, homeDirectory: '/', workingDirectory: '/' };
   const { problems } = resolveSettings({ declaration, ...nowhere });
-  assert.deepEqual(problems.map(formatProblem), ['configuration: name: this has to be given; expected: text']);
+  assert.deepEqual(problems.map(formatProblem), ['configuration: name: this is required; expected: text']);
 });

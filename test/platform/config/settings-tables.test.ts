@@ -14,7 +14,7 @@ const ROWS: readonly (readonly [what: string, row: string])[] = [
   ['a range', '| `gate.width` | whole number, 1 to 9 | `3` | `GARDEN_GATE_WIDTH` | How wide it is. |'],
   ['choices', '| `gate.mood` | `open`, `closed` | `open` | `GARDEN_GATE_MOOD` | How it stands. |'],
   ['a list', '| `colors` | list of text | `["green"]` | `GARDEN_COLORS` | Its colours. |'],
-  ['a member of a list, which no variable reaches', '| `beds[].name` | text | has to be given |  | Its name. |'],
+  ['a member of a list, which no variable reaches', '| `beds[].name` | text | required |  | Its name. |'],
   ['a map of what may be secrets', '| `notes` | map of text | `{}` | `GARDEN_NOTES` | Notes. *Secret.* |'],
 ];
 
@@ -23,6 +23,6 @@ for (const [what, row] of ROWS) {
 }
 
 test('each group has a section with its description', () => {
-  assert.match(document, /^## At the top\n\nA garden\.\n\n\| key/);
+  assert.match(document, /^## Top level\n\nA garden\.\n\n\| key/);
   assert.match(document, /\n## gate\n\nThe gate\.\n\n\| key/);
 });
