@@ -97,7 +97,7 @@ export const administrationOperations = {
       200: Type.Object({
         users: Type.Array(User),
         nextCursor: NextCursor,
-        total: Type.Integer({ description: 'How many there are on all pages.' }),
+        total: Type.Integer({ description: 'The number of users on all pages.' }),
       }),
     },
   },
@@ -117,7 +117,7 @@ export const administrationOperations = {
         plan: Type.String({
           maxLength: 64,
           examples: ['pro'],
-          description: 'Empty: that of a subscription, or the default.',
+          description: 'Empty: the plan of a subscription, or the default.',
         }),
       },
       strict,
@@ -148,7 +148,7 @@ export const administrationOperations = {
   },
   readSettings: { summary: 'The permission matrix.', response: { 200: MatrixSettings } },
   replaceSettings: {
-    summary: 'Replaces the permission matrix, unless someone else has changed it since the given version.',
+    summary: 'Replaces the permission matrix, unless it has changed since the given version.',
     body: MatrixSettings,
     bodyLimit: 256 * 1024,
     response: { 200: MatrixSettings },
@@ -235,8 +235,8 @@ export const WebhookDelivery = Type.Object(
     attempts: Type.Integer(),
     detail: Type.String({ description: 'The outcome of the last attempt: `HTTP 503`, `ECONNREFUSED`.' }),
     createdAt: Type.String(),
-    nextAttemptAt: timeOrNull('While it waits.'),
-    endedAt: timeOrNull('When it was sent, or given up.'),
+    nextAttemptAt: timeOrNull('When the next attempt is made, while it waits.'),
+    endedAt: timeOrNull('When it was delivered or given up.'),
     body: Type.String({ description: 'The JSON that is posted.' }),
   },
   { $id: 'WebhookDelivery' },
@@ -251,7 +251,7 @@ export const webhookOperations = {
     response: {
       201: Type.Object({
         webhook: Webhook,
-        secret: Type.String({ description: 'Signs each post. Shown only in this response.' }),
+        secret: Type.String({ description: 'The secret that signs each post. Shown only in this response.' }),
       }),
     },
   },

@@ -23,7 +23,7 @@ export const User = Type.Object({
   permissions: Type.Array(Type.String()),
   active: Type.Boolean(),
   proxyUuid: Type.Union([Type.String(), Type.Null()], {
-    description: 'A credential: null for those who may neither change users nor are this one.',
+    description: 'A credential: null unless the caller is this user or may change users.',
   }),
   proxyUuidExpiresAt: Type.Union([time('When the proxy UUID expires.'), Type.Null()]),
   createdAt: time('When the account was created.'),
@@ -64,9 +64,7 @@ const MAX_LIMIT = 200;
 export const PageQuery = Type.Object(
   {
     cursor: Type.Optional(Type.String({ maxLength: 320, description: 'The nextCursor of the page before.' })),
-    limit: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: MAX_LIMIT, description: `${DEFAULT_LIMIT} unless given.` }),
-    ),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_LIMIT, description: `Default: ${DEFAULT_LIMIT}.` })),
   },
   { additionalProperties: false },
 );

@@ -28,7 +28,7 @@ export const SecondFactorAnswer = Type.Object({
   mfa_required: Type.Literal(true),
   mfaMethod: Type.Literal('totp'),
   mfa_method: Type.Literal('totp'),
-  mfaMethods: Type.Array(Type.String(), { description: '`totp`, and `passkey` for someone who has one.' }),
+  mfaMethods: Type.Array(Type.String(), { description: '`totp`, and `passkey` if the user has one.' }),
   mfaTicket: Type.String(),
   mfa_ticket: Type.String(),
   mfaToken: Type.String(),
@@ -67,9 +67,9 @@ export const LinkedLogin = Type.Object({
   id: Type.String({ description: 'The id of the credential.' }),
   provider: Type.String({
     description:
-      'As in the login address; the address of the provider once it is not configured. `passkey` for a passkey.',
+      'As in the login address; the address of the provider if it is no longer configured. `passkey` for a passkey.',
   }),
-  email: Type.String({ description: 'The e-mail address there, as far as it is known.' }),
+  email: Type.String({ description: 'The e-mail address there, if it is known.' }),
   name: Type.Optional(Type.String({ description: 'The name of a passkey.' })),
   createdAt: time('When it was linked.'),
 });
@@ -93,7 +93,7 @@ export type Credential = Static<typeof Credential>;
 const FreshSession = Type.Object({ message: Type.String(), ...tokens, user: User });
 const Linked = {
   linkedLogins: Type.Array(LinkedLogin, {
-    description: 'Accounts elsewhere and passkeys that can log in to this one.',
+    description: 'Linked logins and passkeys that can log in to this account.',
   }),
 };
 const NewSession = { 200: Type.Object({ ...FreshSession.properties, ...Linked }) };
@@ -129,7 +129,7 @@ const PasskeyQuery = Type.Object(
   {
     add: Type.Optional(
       Type.Literal('1', {
-        description: 'To add a passkey, by a login from the last five minutes. Left out: to log in.',
+        description: 'Given: adds a passkey, with a login from the last five minutes. Absent: logs in.',
       }),
     ),
   },
@@ -167,7 +167,7 @@ export const loginOperations = {
     response: { 200: LoginAnswer },
   },
   exchangeCode: {
-    summary: 'Exchanges the one-time code of a login elsewhere for a session.',
+    summary: 'Exchanges the one-time code of a login with another provider for a session.',
     body: Type.Object({
       exchange_code: Type.String(),
       verifier: Type.Optional(Type.String({ description: 'The id of the challenge with which the login began.' })),
@@ -200,7 +200,7 @@ export const loginOperations = {
       Type.Object({
         issuer: optionalText,
         account: optionalText,
-        password: Type.Optional(Type.String({ description: 'Needed unless the login is at most five minutes old.' })),
+        password: Type.Optional(Type.String({ description: 'Required unless the login is at most five minutes old.' })),
       }),
     ),
     response: {

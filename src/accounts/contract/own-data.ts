@@ -84,7 +84,10 @@ export type PlanView = Static<typeof PlanView>;
 
 /** What an administrator says of a subscription. */
 export const NewStatus = Type.Object(
-  { status: Status, planId: text(128, 'The plan that it gives from now on. What a client named gives none.') },
+  {
+    status: Status,
+    planId: text(128, 'The plan that it gives from now on. A plan that a client named does not count.'),
+  },
   strict,
 );
 export type NewStatus = Static<typeof NewStatus>;
@@ -174,7 +177,7 @@ export const ProfileChange = Type.Object(
       Type.String({ maxLength: 254, description: 'The new address. Without a code, one is mailed to it.' }),
     ),
     code: text(64, 'The code that was mailed to the new address.'),
-    password: text(1024, 'For a code; not needed within five minutes of a login.'),
+    password: text(1024, 'Required for a code, except within five minutes of a login.'),
   },
   strict,
 );
@@ -193,15 +196,14 @@ export const Export = Type.Object({
   tokens: Type.Array(AccessToken, { description: 'Personal access tokens, without the tokens themselves.' }),
   keys: Type.Array(Key),
   usage: Type.Union([Type.Object({}, { additionalProperties: true }), Type.Null()], {
-    description:
-      'What the keys have used and the user has spent. Null where the completions service does not run here.',
+    description: 'What the keys have used and the user has spent. Null if the completions service does not run here.',
   }),
   audit: Type.Array(
     Type.Object({
       at: Type.String(),
       event: Type.String(),
       byOwner: Type.Boolean(),
-      address: text(64, 'Left out when someone else did it, such as an administrator.'),
+      address: text(64, 'Absent if someone else did it, such as an administrator.'),
       details: Type.Record(Type.String(), Type.Unknown()),
     }),
   ),
@@ -263,7 +265,7 @@ export const ownDataOperations = {
   },
   rotateKey: {
     summary:
-      'Replaces one of the caller’s keys by a new one, which is shown only in this response. Needs a login from the last five minutes.',
+      'Replaces one of the caller’s keys with a new one, which is shown only in this response. Needs a login from the last five minutes.',
     body: KeyRotation,
     response: { 200: Key },
   },
@@ -279,7 +281,7 @@ export const ownDataOperations = {
     summary: 'Deletes the caller’s account in 14 days; its keys stop working immediately.',
     body: optionalBody(
       Type.Object(
-        { password: Type.Optional(Type.String({ description: 'Not needed within five minutes of a login.' })) },
+        { password: Type.Optional(Type.String({ description: 'Not required within five minutes of a login.' })) },
         strict,
       ),
       true,

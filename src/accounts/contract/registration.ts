@@ -54,14 +54,14 @@ export const NewInvitation = Type.Object(
         description: 'The address of the invited person. Absent: anyone who has the link.',
       }),
     ),
-    role: Type.Optional(Type.String({ description: '`user` unless given; never higher than the caller’s role.' })),
-    plan: Type.Optional(Type.String({ maxLength: 64, description: 'The default plan unless given.' })),
+    role: Type.Optional(Type.String({ description: 'Never higher than the caller’s role. Default: `user`.' })),
+    plan: Type.Optional(Type.String({ maxLength: 64, description: 'Default: `accounts.default_plan`.' })),
     team: Type.Optional(
       Type.String({ maxLength: 64, description: 'The id of a team that the user joins as a member.' }),
     ),
     mail: Type.Optional(
       Type.Boolean({
-        description: 'Mail the link, so that it verifies the address. True unless given, with an email.',
+        description: 'Mail the link, so that it verifies the address. Default: true if `email` is given.',
       }),
     ),
   },
@@ -126,7 +126,7 @@ export const registrationOperations = {
         link: Type.Optional(
           Type.String({ description: 'To copy, if it was not mailed. Shown only in this response.' }),
         ),
-        token: Type.Optional(Type.String({ description: 'What the link holds.' })),
+        token: Type.Optional(Type.String({ description: 'The token in the link.' })),
       }),
     },
   },

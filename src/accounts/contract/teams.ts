@@ -45,7 +45,7 @@ export type Team = Static<typeof Team>;
 const NewMember = Type.Object(
   {
     userId: Type.Optional(
-      Type.String({ maxLength: 64, description: 'The id, which the person tells an owner of the team.' }),
+      Type.String({ maxLength: 64, description: 'The id, which the user gives to an owner of the team.' }),
     ),
     email: Type.Optional(Type.String({ maxLength: 254, description: 'Only for administrators.' })),
     role: Type.Optional(TeamRole),

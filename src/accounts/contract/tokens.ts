@@ -15,14 +15,14 @@ export const NewAccessToken = Type.Object(
       minItems: 1,
       maxItems: SCOPES.length,
       description:
-        'What it is good for: `bridge`, `completions`, `account` (the own account) and `admin`, which also lets it see the work of others.',
+        'What it may be used for: `bridge`, `completions`, `account` (the user’s own account) and `admin`, which also shows the work of others.',
       examples: [['completions']],
     }),
     expires_in_days: Type.Optional(
       Type.Integer({
         minimum: 1,
         maximum: 3650,
-        description: '90 unless given; `accounts.tokens.max_lifetime` at most.',
+        description: 'Default: 90; at most `accounts.tokens.max_lifetime`.',
       }),
     ),
     team: Type.Optional(
@@ -91,10 +91,10 @@ export const NewDeviceLogin = Type.Object(
     scope: Type.Optional(
       Type.String({
         maxLength: 200,
-        description: '`bridge`, `completions` and `account`, separated by spaces. All three unless given.',
+        description: '`bridge`, `completions` and `account`, separated by spaces. Default: all three.',
       }),
     ),
-    name: Type.Optional(Type.String({ ...NAME, description: 'Name of the token. The client_id unless given.' })),
+    name: Type.Optional(Type.String({ ...NAME, description: 'Name of the token. Default: the client_id.' })),
     expires_in_days: Type.Optional(Type.Integer({ minimum: 1, maximum: 3650, description: 'As for any token.' })),
   },
   strict,
@@ -133,7 +133,11 @@ export type DeviceDecision = Static<typeof DeviceDecision>;
 export const SignedTokenRequest = Type.Object(
   {
     scopes: Type.Optional(
-      Type.Array(Scope, { minItems: 1, maxItems: SCOPES.length, description: 'Fewer than the credential has.' }),
+      Type.Array(Scope, {
+        minItems: 1,
+        maxItems: SCOPES.length,
+        description: 'At most those of the credential. Default: all of them.',
+      }),
     ),
   },
   strict,

@@ -58,20 +58,22 @@ export const MergeRequest = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: 63,
-        description: 'Of a `parallel` or `race` run: the step to merge. The winner of a race unless given.',
+        description: 'Of a `parallel` or `race` run: the step to merge. Default: the winner of a race.',
       }),
     ),
   },
   { additionalProperties: false },
 );
 export const MergeResult = Type.Object({
-  branch: Type.String({ description: 'The branch that is checked out in the repository and now has the changes.' }),
-  commit: Type.String({ description: 'The commit of that branch now.' }),
+  branch: Type.String({
+    description: 'The branch that is checked out in the repository, to which the changes were applied.',
+  }),
+  commit: Type.String({ description: 'The new commit of that branch.' }),
   files: Type.Array(Type.String(), { description: 'The files that have changed in the checkout, at most 1,000.' }),
 });
 
 export const FolderQuery = Type.Object({
-  path: Type.Optional(Type.String({ maxLength: 4096, description: 'An absolute path. Absent: the roots alone.' })),
+  path: Type.Optional(Type.String({ maxLength: 4096, description: 'An absolute path. Absent: only the roots.' })),
 });
 
 const GitState = Type.Object({
@@ -79,16 +81,16 @@ const GitState = Type.Object({
   dirty: Type.Optional(
     Type.Boolean({
       description:
-        'True: files that git knows differ from the last commit. Absent where that was not found out within a second.',
+        'True: files that git tracks differ from the last commit. Absent if that could not be determined within a second.',
     }),
   ),
 });
 
 export const FolderPage = Type.Object({
   roots: Type.Array(Type.String(), { description: 'The folders in which agents may work.' }),
-  git: Type.Optional({ ...GitState, description: 'Of `path` itself. Absent where it is no repository.' }),
+  git: Type.Optional({ ...GitState, description: 'Of `path` itself. Absent if it is not a repository.' }),
   entries: Type.Array(Type.Object({ name: Type.String(), path: Type.String(), git: Type.Optional(GitState) }), {
-    description: 'The folders inside of `path`, at most 500, without hidden ones.',
+    description: 'The folders in `path`, at most 500, without hidden ones.',
   }),
   truncated: Type.Boolean({ description: 'True: there are more than 500.' }),
 });

@@ -46,16 +46,16 @@ export const SubmitJobParams = Type.Object({
       minimum: 1000,
       maximum: 86_400_000,
       description:
-        'Counted from the submission, or from `notBefore`, including waiting and retries; 10 minutes unless given.',
+        'Counted from the submission, or from `notBefore`, including waiting and retries. Default: 10 minutes.',
     }),
   ),
-  priority: Type.Optional({ ...JobPriority, description: 'Among the jobs of one owner; `normal` unless given.' }),
+  priority: Type.Optional({ ...JobPriority, description: 'Among the jobs of one owner. Default: `normal`.' }),
   retries: Type.Optional(
     Type.Integer({
       minimum: 0,
       maximum: 10,
       description:
-        'How often it is run again after AGENT_EXITED, AGENT_TIMEOUT or PROVIDER_UNAVAILABLE; 0 unless given.',
+        'How often the job runs again after AGENT_EXITED, AGENT_TIMEOUT or PROVIDER_UNAVAILABLE. Default: 0.',
     }),
   ),
   notBefore: time('The job does not run before this time, at most 366 days ahead.'),
@@ -68,7 +68,7 @@ export const SubmitJobParams = Type.Object({
   ),
   callbackUrl: callback,
   webhookUrl: callback,
-  target: cardPart('With it, the result is sent there as a card through the tools proxy.'),
+  target: cardPart('If given, the result is sent there as a card through the tools proxy.'),
   channel: cardPart('Of the card.'),
   accountId: cardPart('Of the card.'),
   idempotencyKey: Type.Optional(
@@ -100,29 +100,29 @@ export const JobRecord = Type.Object({
   jobId: Type.String(),
   owner: Type.String(),
   nodeId: Type.Optional(
-    Type.String({ description: 'The bridge that has the job. Only where jobs may be on several bridges.' }),
+    Type.String({ description: 'The bridge that has the job. Only if jobs may be on several bridges.' }),
   ),
   status: JobState,
   taskPrompt: Type.String({ description: 'The first 200 characters.' }),
   priority: JobPriority,
-  retries: Type.Integer({ description: 'How often it may be run again after a failure of its agent.' }),
-  retried: Type.Integer({ description: 'How often it was.' }),
+  retries: Type.Integer({ description: 'How often it may run again after a failure of its agent.' }),
+  retried: Type.Integer({ description: 'How often it has run again.' }),
   notBefore: moment('The job does not run before this time'),
-  scheduleId: Type.Union([Type.String({ description: 'The schedule that made it.' }), Type.Null()]),
-  retryOf: Type.Union([Type.String({ description: 'The job that it runs again.' }), Type.Null()]),
+  scheduleId: Type.Union([Type.String({ description: 'The schedule that created it.' }), Type.Null()]),
+  retryOf: Type.Union([Type.String({ description: 'The job that it repeats.' }), Type.Null()]),
   sessionId: Type.String(),
   threadId: Type.String(),
-  providerId: Type.String({ description: 'Empty while it is not known which agent does the work.' }),
+  providerId: Type.String({ description: 'Empty until an agent has been chosen.' }),
   createdAt: Type.String(),
   startedAt: moment('When it began to run'),
   completedAt: moment('When it ended'),
-  elapsedMs: Type.Integer({ description: 'Since the submit, until the end.' }),
+  elapsedMs: Type.Integer({ description: 'From the submit to the end.' }),
   durationMs: Type.Union([Type.Integer({ description: 'How long it ran.' }), Type.Null()]),
   timeoutMs: Type.Integer(),
   webhookSent: Type.Boolean(),
   webhookTries: Type.Integer(),
   cardSent: Type.Boolean(),
-  result: Type.Union([Type.Object({}, { description: 'As `session.start` gives it.' }), Type.Null()]),
+  result: Type.Union([Type.Object({}, { description: 'As in the result of `session.start`.' }), Type.Null()]),
   error: Type.Union([Type.String(), Type.Null()]),
   errorCode: Type.Union([
     Type.String({ description: 'JOB_TIMEOUT, JOB_CANCELLED, JOB_INTERRUPTED, or the code of the turn.' }),
@@ -136,7 +136,7 @@ export const DeliveryAttempt = Type.Object({
   startedAt: Type.String(),
   endedAt: moment('When it ended'),
   result: Type.Enum(['unknown', 'sent', 'failed'], {
-    description: '`unknown` during the attempt, and if the bridge stopped during it.',
+    description: '`unknown` during the attempt, or if the bridge stopped during it.',
   }),
   detail: Type.String({ description: 'The status of the response, or the error.' }),
 });
@@ -155,7 +155,7 @@ export const ListJobsParams = Type.Object({
   team: SessionName.properties.team,
   status: Type.Optional(JobState),
   providerId: Type.Optional(Type.String({ maxLength: 256 })),
-  scheduleId: Type.Optional(Type.String({ maxLength: 64, description: 'Jobs that this schedule made.' })),
+  scheduleId: Type.Optional(Type.String({ maxLength: 64, description: 'Jobs that this schedule created.' })),
   search: Type.Optional(
     Type.String({
       minLength: 1,
@@ -163,12 +163,12 @@ export const ListJobsParams = Type.Object({
       description: 'In the first 200 characters of the prompt, and in names.',
     }),
   ),
-  from: time('Submitted at or after this moment.'),
-  to: time('Submitted before this moment.'),
+  from: time('Submitted at or after this time.'),
+  to: time('Submitted before this time.'),
   owner: Type.Optional(
     Type.String({ maxLength: 600, description: 'Jobs of this owner only, for callers that see those of all.' }),
   ),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: '100 unless given.' })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Default: 100.' })),
   cursor: Type.Optional(Type.String({ maxLength: 64, description: 'The `nextCursor` of the page before.' })),
 });
 
@@ -188,7 +188,7 @@ const NodeAnswer = Type.Object({
   error: Type.Optional(Type.String({ description: 'Why the node did not answer.' })),
 });
 const nodes = Type.Optional(
-  Type.Array(NodeAnswer, { description: 'The bridges that have jobs of the caller. Only where jobs are forwarded.' }),
+  Type.Array(NodeAnswer, { description: 'The bridges that have jobs of the caller. Only if jobs are forwarded.' }),
 );
 
 export const JobList = Type.Object({
@@ -201,8 +201,8 @@ export const JobList = Type.Object({
 export const JobStatistics = Type.Object({
   summary: JobSummary,
   byProvider: Type.Record(Type.String(), JobSummary),
-  oldestPendingMs: Type.Integer({ description: '0 when none is pending.' }),
-  averageDurationMs: Type.Integer({ description: 'Of the jobs that have run and ended; 0 when there are none.' }),
+  oldestPendingMs: Type.Integer({ description: '0 if no job is pending.' }),
+  averageDurationMs: Type.Integer({ description: 'Of the jobs that have run and ended; 0 if there are none.' }),
   nodes,
 });
 
@@ -228,10 +228,10 @@ export const UnwatchParams = Type.Object({});
 export const FollowParams = Type.Object({ ...liveSession, afterSeq: seq('Absent: from now on.') });
 export const UnfollowParams = Type.Object(liveSession);
 export const FollowResult = Type.Object({
-  lastSeq: Type.Integer({ description: 'Of the session now; 0 when it is not known here.' }),
+  lastSeq: Type.Integer({ description: 'Of the session now; 0 if the session is not known here.' }),
 });
 const { result: _result, ...jobMembers } = JobRecord.properties;
-export const LiveJob = Type.Object(jobMembers, { description: 'As `app.jobs.list` has it, without the result.' });
+export const LiveJob = Type.Object(jobMembers, { description: 'As in `app.jobs.list`, without the result.' });
 const Missed = Type.Null({ description: 'More has changed than could be sent: read the list again.' });
 export const Change = Type.Union([
   Type.Object({

@@ -15,7 +15,7 @@ export const AvailableSkill = Type.Union([
 ]);
 
 export const RoutingInput = Type.Object({
-  routingMode: Type.Optional(words(['auto', 'explicit', ''], '`auto` unless given.')),
+  routingMode: Type.Optional(words(['auto', 'explicit', ''], 'Default: `auto`.')),
   explicitExecutionTarget: Type.Optional(
     words(
       ['agent', 'single-agent', 'singleAgent', 'gateway', ''],
@@ -24,7 +24,7 @@ export const RoutingInput = Type.Object({
   ),
   explicitProviderId: Type.Optional(Type.String({ maxLength: 256, description: 'This agent and no other.' })),
   preferredGatewayProviderId: Type.Optional(
-    Type.String({ maxLength: 256, description: 'Needed with `explicitExecutionTarget: "gateway"`.' }),
+    Type.String({ maxLength: 256, description: 'Required with `explicitExecutionTarget: "gateway"`.' }),
   ),
   explicitModel: Type.Optional(Type.String({ maxLength: 256 })),
   explicitSkills: Type.Optional(Type.Array(Type.String({ maxLength: 256 }), { maxItems: 256 })),
@@ -33,11 +33,11 @@ export const RoutingInput = Type.Object({
 
 const Step = Type.Object({
   providerId: Type.Optional(Type.String({ maxLength: 256 })),
-  prompt: Type.Optional(Type.String({ description: 'The task unless given; with templates such as `{{input}}`.' })),
+  prompt: Type.Optional(Type.String({ description: 'Default: the task. May contain templates such as `{{input}}`.' })),
   outputAs: Type.Optional(
     Type.String({ maxLength: 128, description: 'The name under which later steps can use its output.' }),
   ),
-  timeoutMs: Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400_000, description: '300000 unless given.' })),
+  timeoutMs: Type.Optional(Type.Integer({ minimum: 1, maximum: 86_400_000, description: 'Default: 300000.' })),
   model: Type.Optional(Type.String({ maxLength: 256 })),
 });
 
@@ -45,12 +45,12 @@ const Step = Type.Object({
 export const TurnRouting = Type.Object({
   ...RoutingInput.properties,
   orchestrationMode: Type.Optional(
-    Type.String({ maxLength: 64, description: '`sequence` unless given; `parallel`, `race` or `conversation`.' }),
+    Type.String({ maxLength: 64, description: '`sequence` (the default), `parallel`, `race` or `conversation`.' }),
   ),
   permissions: Type.Optional(
     words(
       ['ask', 'allow', 'deny'],
-      'What happens when the agent asks for permission: `ask` asks people (`/api/bridge/permissions`), `allow` allows it, `deny` denies it. The rules of the bridge apply first.',
+      'What happens when the agent asks for permission: `ask` asks a user (`/api/bridge/permissions`), `allow` allows it, `deny` denies it. The rules of the bridge apply first.',
     ),
   ),
   worktree: Type.Optional(
@@ -62,31 +62,31 @@ export const TurnRouting = Type.Object({
             Type.String({
               minLength: 1,
               maxLength: 256,
-              description: 'A branch, a tag, `HEAD` or a whole commit id that the worktree begins with.',
+              description: 'The branch, tag, `HEAD` or full commit id that the worktree begins with.',
             }),
           ),
         }),
       ],
       {
         description:
-          'Of `session.start`: the session works in a worktree of the repository that `workingDirectory` names, on the branch `trestle/<session>`; each step of a `parallel` or `race` run has its own. Without `base` the checkout must have no changes that are not committed.',
+          'Of `session.start`: the session works in a worktree of the repository that `workingDirectory` names, on the branch `trestle/<session>`; each step of a `parallel` or `race` run has its own. Without `base`, the checkout must not have uncommitted changes.',
       },
     ),
   ),
   steps: Type.Optional(Type.Array(Step, { maxItems: 64 })),
   participants: Type.Optional(Type.Array(Type.Union([Type.String({ maxLength: 256 }), Step]), { maxItems: 64 })),
-  maxTurns: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'One round unless given.' })),
+  maxTurns: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Default: one round.' })),
   stopConditions: Type.Optional(Type.Array(Type.String({ maxLength: 1024 }), { maxItems: 64 })),
 });
 
 export const RoutingResolution = Type.Object({
   resolvedExecutionTarget: words(['single-agent', 'gateway', 'multi-agent'], 'What kind of run it is.'),
-  resolvedProviderId: Type.String({ description: 'Empty when unavailable, and for gateway tasks.' }),
+  resolvedProviderId: Type.String({ description: 'Empty if no agent is available, and for gateway tasks.' }),
   providerId: Type.String({ description: 'The same as `resolvedProviderId`.' }),
   resolvedGatewayProviderId: Type.String(),
   resolvedModel: Type.String(),
   resolvedSkills: Type.Array(Type.String()),
-  status: words(['available', 'unavailable'], 'Whether it could run now.'),
+  status: words(['available', 'unavailable'], 'Whether the call could run now.'),
   unavailable: Type.Boolean(),
   unavailableCode: Type.Optional(Type.String({ description: '`PROVIDER_UNAVAILABLE` or `GATEWAY_UNAVAILABLE`.' })),
   unavailableMessage: Type.Optional(Type.String()),
@@ -111,9 +111,7 @@ const ignored = Type.Optional(Type.Unknown({ description: 'Ignored: the bridge o
 
 export const GatewayConnectParams = Type.Object({
   runtimeId: Type.Optional(Type.String({ maxLength: 256 })),
-  gatewayProviderId: Type.Optional(
-    Type.String({ maxLength: 256, description: 'The configured gateway unless given.' }),
-  ),
+  gatewayProviderId: Type.Optional(Type.String({ maxLength: 256, description: 'Default: the configured gateway.' })),
   clientId: ignored,
   locale: ignored,
   userAgent: ignored,
@@ -154,7 +152,7 @@ export const GatewayRequestParams = Type.Object({
   runtimeId: Type.Optional(Type.String({ maxLength: 256 })),
   method: Type.String({ minLength: 1, maxLength: 256 }),
   params: Type.Optional(Type.Unknown()),
-  timeoutMs: Type.Optional(Type.Integer({ minimum: 1, maximum: 600_000, description: '15000 unless given.' })),
+  timeoutMs: Type.Optional(Type.Integer({ minimum: 1, maximum: 600_000, description: 'Default: 15000.' })),
 });
 
 export const GatewayRequestResult = Type.Object({
@@ -171,9 +169,9 @@ export type GatewayRequestResult = Static<typeof GatewayRequestResult>;
 
 /** A call of a tool through the bridge. */
 export const ToolsInvokeParams = Type.Object({
-  tool: Type.Optional(Type.String({ maxLength: 256, description: 'Needed; `message` for example.' })),
+  tool: Type.Optional(Type.String({ maxLength: 256, description: 'Required; `message`, for example.' })),
   action: Type.Optional(Type.String({ maxLength: 256, description: '`send` for example.' })),
   args: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
 });
 
-export const ToolsInvokeResult = Type.Object({}, { description: 'What the tool answered, unchanged.' });
+export const ToolsInvokeResult = Type.Object({}, { description: 'The response of the tool, unchanged.' });

@@ -9,7 +9,7 @@ export const ScheduleTask = Type.Object(
   Type.Omit(SubmitJobParams, ['idempotencyKey', 'notBefore', 'retryOf', 'team']).properties,
   {
     additionalProperties: false,
-    description: 'As for `app.jobs.submit`. Without `sessionId` each job has a session of its own.',
+    description: 'As for `app.jobs.submit`. Without `sessionId`, each job has its own session.',
   },
 );
 
@@ -22,7 +22,7 @@ const name = Type.String({
   minLength: 1,
   maxLength: 200,
   pattern: '^[^\\u0000-\\u001f\\u007f]*$',
-  description: 'For people.',
+  description: 'A display name.',
 });
 const cron = Type.String({
   minLength: 1,
@@ -31,20 +31,21 @@ const cron = Type.String({
 });
 const every = Type.String({
   pattern: '^\\d{1,9}(m|h|d)$',
-  description: 'A duration such as `30m`, `6h` or `1d`, counted from the moment at which it was set. Or give `cron`.',
+  description: 'A duration such as `30m`, `6h` or `1d`, counted from the time at which it was set. Or give `cron`.',
 });
 const timezone = Type.String({
   minLength: 1,
   maxLength: 64,
-  description: 'Of `cron`, such as `Europe/Berlin`; `UTC` unless given.',
+  description: 'Of `cron`, such as `Europe/Berlin`. Default: `UTC`.',
 });
-const enabled = Type.Boolean({ description: '`true` unless given. A disabled schedule starts no jobs.' });
+const enabled = Type.Boolean({ description: 'A disabled schedule starts no jobs. Default: `true`.' });
 const overlap = Type.Enum(['skip', 'queue'], {
   description:
-    'While the previous job is still open: `skip` starts no job, `queue` lets the next job wait. `skip` unless given.',
+    'While the previous job is still open: `skip` starts no job, `queue` lets the next job wait. Default: `skip`.',
 });
 const catchUp = Type.Enum(['none', 'one'], {
-  description: 'After a stop during which firings were missed: none of them, or one job for all. `none` unless given.',
+  description:
+    'For times that were missed during a stop: `none` runs no job, `one` runs one job for all of them. Default: `none`.',
 });
 
 export const NewSchedule = Type.Object(
@@ -64,7 +65,8 @@ export const NewSchedule = Type.Object(
 export const ScheduleChanges = Type.Partial(NewSchedule, {
   additionalProperties: false,
   minProperties: 1,
-  description: 'A `task` replaces the one before; without `mcpServers` it keeps those, because they cannot be read.',
+  description:
+    'A `task` replaces the old one. Without `mcpServers`, it keeps the old ones, because they cannot be read.',
 });
 
 const orNull = (value: ReturnType<typeof Type.String>) => Type.Union([value, Type.Null()]);
@@ -105,7 +107,7 @@ export const ScheduleQuery = Type.Object({
   owner: Type.Optional(
     Type.String({ maxLength: 600, description: 'Schedules of this owner only, for callers that see those of all.' }),
   ),
-  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 200, description: '50 unless given.' })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 200, description: 'Default: 50.' })),
   cursor: Type.Optional(Type.String({ maxLength: 64, description: '`nextCursor` of the page before.' })),
 });
 

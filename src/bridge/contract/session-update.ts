@@ -42,7 +42,7 @@ const commands = Type.Array(
   Type.Object({
     name: Type.String(),
     description: Type.String(),
-    hint: Type.Optional(Type.String({ description: 'What to write after the name. Absent: nothing.' })),
+    hint: Type.Optional(Type.String({ description: 'What can be written after the name. Absent: nothing.' })),
   }),
 );
 
@@ -57,11 +57,11 @@ const toolCallMembers = {
   output: Type.Optional(Type.Unknown()),
   locations: Type.Optional(
     Type.Array(Type.Object({ path: Type.String(), line: Type.Optional(Type.Number()) }), {
-      description: 'The files that the call is about.',
+      description: 'The files that the call concerns.',
     }),
   ),
   changes: Type.Optional(
-    Type.Array(FileChange, { description: 'What it has done to files; at most 65,536 characters of texts.' }),
+    Type.Array(FileChange, { description: 'Its changes to files; at most 65,536 characters of text.' }),
   ),
   exitCode: Type.Optional(Type.Integer({ description: 'Of a command that has ended.' })),
   durationMs: Type.Optional(Type.Number({ description: 'Of a command that has ended.' })),
@@ -105,14 +105,14 @@ export const StructuredEvent = Type.Union([
     status: Type.Optional(
       Type.String({
         description:
-          '`permission_allowed` or `permission_denied`; of a question `permission_answered` or `permission_declined`.',
+          '`permission_allowed` or `permission_denied`; for a question, `permission_answered` or `permission_declined`.',
       }),
     ),
-    toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is about.' })),
+    toolCallId: Type.Optional(Type.String({ description: 'The call that the permission is for.' })),
     reason: Type.Optional(Type.String({ description: 'The reason that the person gave.' })),
-    permissionId: Type.Optional(Type.String({ description: 'The request that a person was asked with.' })),
+    permissionId: Type.Optional(Type.String({ description: 'The request that a user answered.' })),
     ...decisionMembers,
-    plan: Type.Optional(Type.Array(PlanEntry, { description: 'The whole plan; `text` is the same for people.' })),
+    plan: Type.Optional(Type.Array(PlanEntry, { description: 'The whole plan; `text` is the same as text.' })),
     usage: Type.Optional(Type.Object(usageMembers, { description: 'With an empty `text`, at most once a second.' })),
     modeId: Type.Optional(Type.String({ description: 'The new mode of the agent; `text` is empty.' })),
     steer: Type.Optional(Type.String({ description: 'A message that was sent to the running turn.' })),
@@ -132,7 +132,7 @@ export const StepRecord = Type.Object({
   truncated: Type.Optional(Type.Boolean({ description: 'True: `output` is only the beginning of the text.' })),
   error: Type.Optional(Type.String()),
   conversationTurn: Type.Optional(Type.Integer()),
-  workingDirectory: Type.Optional(Type.String({ description: 'Of a step that has a worktree of its own.' })),
+  workingDirectory: Type.Optional(Type.String({ description: 'Of a step that has its own worktree.' })),
 });
 
 /** Of a step that is planned. */
@@ -155,24 +155,24 @@ export const SessionUpdate = Type.Object({
     description:
       '`queued`, `started`, `running`, `completed`, `failed`, `cancelled`; `delta`; the kind of `structuredEvent`; or `multi_agent_started`, `multi_agent_step_started`, `multi_agent_step_completed`, `multi_agent_completed`.',
   }),
-  message: Type.String({ description: 'For people; of a delta its text.' }),
+  message: Type.String({ description: 'A text to show; for a delta, its text.' }),
   delta: Type.Optional(Type.String({ description: 'In a delta: the text to append.' })),
   text: Type.Optional(Type.String({ description: 'The same as `delta`.' })),
   pending: Type.Optional(Type.Boolean({ description: 'In a status: whether the turn continues.' })),
   error: Type.Optional(
     Type.Union([
       Type.Boolean({ description: 'In a status: whether the turn has failed.' }),
-      Type.String({ description: 'Of a step that has failed: why.' }),
+      Type.String({ description: 'Of a step that has failed: the reason.' }),
     ]),
   ),
   structuredEvent: Type.Optional(StructuredEvent),
-  stepIndex: Type.Optional(Type.Integer({ description: 'Of a multi-agent run: the step that tells it.' })),
+  stepIndex: Type.Optional(Type.Integer({ description: 'Of a multi-agent run: the step that reports it.' })),
   providerId: Type.Optional(Type.String({ description: 'Of a multi-agent run: the agent of the step.' })),
   orchestrationMode: Type.Optional(Type.String({ description: 'Of a multi-agent run that starts or has ended.' })),
   steps: Type.Optional(
     Type.Array(Type.Object({ ...Type.Partial(StepRecord).properties, ...plannedMembers }), {
       description:
-        'The steps of a run that starts; of one that has ended as in the result, with at most 65,536 characters of each output.',
+        'Of a run that starts: its steps. Of a run that has ended: the steps as in the result, with at most 65,536 characters of each output.',
     }),
   ),
   sharedWorkspace: Type.Optional(Type.String()),
@@ -238,12 +238,14 @@ export const QuestionField = Type.Object({
   options: Type.Array(Type.Object({ value: Type.String(), title: Type.String(), description: Type.String() }), {
     description: 'Of `choice` and `choices`; otherwise empty.',
   }),
-  other: Type.Boolean({ description: 'Of `choice`: any other text is an answer too.' }),
+  other: Type.Boolean({ description: 'Of `choice`: any other text is also accepted.' }),
   default: Type.Optional(QuestionValue),
   minLength: Type.Optional(Type.Number()),
   maxLength: Type.Optional(Type.Number()),
   pattern: Type.Optional(
-    Type.String({ description: 'A regular expression for people and clients; the bridge does not check it.' }),
+    Type.String({
+      description: 'A regular expression that the agent checks. Clients may show or check it; the bridge does not.',
+    }),
   ),
   format: Type.Optional(Type.Enum(['email', 'uri', 'date', 'date-time'])),
   minimum: Type.Optional(Type.Number()),
@@ -259,7 +261,7 @@ export const QuestionForm = Type.Object({
 
 export const QuestionValues = Type.Record(Type.String({ maxLength: 200 }), QuestionValue, {
   maxProperties: MAX_FIELDS,
-  description: 'The answer to a question: a value for each field that is required, by its name.',
+  description: 'The answer to a question: values by the name of their field, with one for each required field.',
 });
 
 export type QuestionField = Static<typeof QuestionField>;

@@ -16,7 +16,7 @@ const serverName = Type.String({
   minLength: 1,
   maxLength: MAX_NAME,
   pattern: NO_CONTROLS,
-  description: 'Its name for people and for the agent. Each server of a session has another one.',
+  description: 'Its name, which the agent also sees. Each server of a session has a different name.',
 });
 
 /** The members are those of the Agent Client Protocol, so that the servers of an editor can be passed on as they are. */
@@ -24,13 +24,13 @@ export const McpServer = Type.Object({
   name: Type.Optional(serverName),
   type: Type.Optional(
     Type.Enum(['stdio', 'http', 'sse', 'trestle'], {
-      description: 'How it is reached. `stdio` unless given: a program. `trestle` is this program itself.',
+      description: 'How it is reached. `stdio` (the default) is a program, `trestle` is this program itself.',
     }),
   ),
   trestle: Type.Optional(
     Type.Boolean({
       description:
-        'True, instead of the other members: the tools of this program, with which the agent asks other agents, submits jobs and sends messages. It is named `trestle` unless `name` is given; all others need a name.',
+        'True, instead of the other members: the tools of this program, with which the agent can ask other agents, submit jobs and send messages. Its default name is `trestle`; all other servers need a `name`.',
     }),
   ),
   command: Type.Optional(
@@ -74,7 +74,7 @@ export type ShownMcpServer = Static<typeof ShownMcpServer>;
 
 /** A file that a turn produced. */
 export const Artifact = Type.Object({
-  relativePath: Type.String({ description: 'From the working directory, or the name of a file of a gateway task.' }),
+  relativePath: Type.String({ description: 'A path from the working directory, or the file name for a gateway task.' }),
   label: Type.String({ description: 'The name to show.' }),
   contentType: Type.String(),
   sizeBytes: Type.Integer(),
@@ -99,12 +99,10 @@ export const GivenAttachment = Type.Object({
       description: 'As returned by `POST /api/bridge/attachments`. Otherwise give `data`.',
     }),
   ),
-  name: Type.Optional(Type.String({ maxLength: 1024, description: 'The file name, for the agent and for people.' })),
-  contentType: Type.Optional(Type.String({ maxLength: 256, description: 'Derived from the name unless given.' })),
+  name: Type.Optional(Type.String({ maxLength: 1024, description: 'The file name.' })),
+  contentType: Type.Optional(Type.String({ maxLength: 256, description: 'Default: derived from the name.' })),
   data: Type.Optional(Type.String({ description: 'In base64; at most 5 MiB in one call, decoded.' })),
-  path: Type.Optional(
-    Type.String({ maxLength: 4096, description: 'Without `data`: a file that is named and not sent.' }),
-  ),
+  path: Type.Optional(Type.String({ maxLength: 4096, description: 'Without `data`: names a file that is not sent.' })),
   description: Type.Optional(Type.String({ maxLength: 4096, description: 'Not used.' })),
 });
 
@@ -117,7 +115,7 @@ export const UploadedAttachment = Type.Object({
   contentType: Type.String(),
   sizeBytes: Type.Integer(),
   sha256: Type.String({ description: 'In hex.' }),
-  expiresAt: Type.Integer({ description: 'Sessions that use the file before then keep their own copy.' }),
+  expiresAt: Type.Integer({ description: 'Sessions that have used the file before then keep their own copy.' }),
 });
 
 const attachments = {
@@ -125,7 +123,7 @@ const attachments = {
     Type.Array(GivenAttachment, {
       maxItems: MAX_ATTACHMENTS,
       description:
-        'Files that come with the prompt. Images and texts are shown to an agent that takes them; all others are files that it can read, and the prompt names them.',
+        'Files that come with the prompt. An agent that supports images and texts gets them as part of the prompt; all others are files that it can read at the paths named in the prompt.',
     }),
   ),
   inlineAttachments: Type.Optional(
@@ -153,7 +151,7 @@ const team = {
 
 export const TurnParams = Type.Object({
   sessionId: name('Chosen by the app.', 1),
-  threadId: Type.Optional(name('Groups sessions; the session id unless given.', 0)),
+  threadId: Type.Optional(name('Groups sessions. Default: the session id.', 0)),
   taskPrompt: Type.Optional(
     Type.String({ description: 'The task. Optional only in a multi-agent run in which every step has a prompt.' }),
   ),

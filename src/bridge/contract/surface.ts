@@ -77,16 +77,16 @@ export const AgentList = Type.Object({
       }),
       advice: Type.String({ description: 'What to do about a state that is not `ok`.' }),
       version: Type.String({ description: 'Empty while unknown.' }),
-      model: Type.String({ description: 'Of an agent that has one model unless a turn names another.' }),
+      model: Type.String({ description: 'Of an agent that has one default model.' }),
       modes: Type.Array(Type.Object({ id: Type.String(), name: Type.String() }), {
-        description: 'Of agents whose modes are always the same; others offer theirs in each session.',
+        description: 'Of agents with fixed modes; others offer their modes in each session.',
       }),
       steer: Type.Enum(['yes', 'no'], { description: 'Whether a running turn accepts messages.' }),
       fork: Type.Enum(['yes', 'offered', 'no'], {
-        description: 'Whether sessions can be copied; `offered`: where the program can do it.',
+        description: 'Whether sessions can be copied. `offered`: if the program of the agent supports it.',
       }),
       forkFrom: Type.Enum(['any_turn', 'last_turn'], {
-        description: 'Up to which turn a copy can be made, where sessions can be copied.',
+        description: 'Up to which turn a session can be copied, if it can be copied.',
       }),
     }),
   ),
@@ -126,18 +126,18 @@ export const LoginRequest = Type.Object(
 
 export const AgentLogin = Type.Object({
   providerId: Type.String(),
-  loggedIn: Type.Boolean({ description: 'Whether the agent can be used now, as far as it says.' }),
+  loggedIn: Type.Boolean({ description: 'Whether the agent reports that it can be used now.' }),
   methods: Type.Array(
     Type.Object({
       id: Type.String(),
       name: Type.String(),
       description: Type.String(),
-      terminal: Type.Boolean({ description: 'Whether someone must run it in a terminal.' }),
+      terminal: Type.Boolean({ description: 'Whether it must be run in a terminal.' }),
     }),
     { description: 'The ways to log in that the agent offers.' },
   ),
   command: Type.String({
-    description: 'To run in a terminal, as the user that runs the server; empty when none is known.',
+    description: 'The command to run in a terminal, as the user that runs the server; empty if none is known.',
   }),
   text: Type.String({ description: 'The outcome, or what to do.' }),
 });

@@ -21,7 +21,7 @@ import {
 /** Every refusal of `/api/bridge/*`. */
 export const WorkbenchError = Type.Object({
   error: Type.String({ description: 'A stable word such as `session_not_found`.' }),
-  message: Type.String({ description: 'A message for people: what is wrong and what to do.' }),
+  message: Type.String({ description: 'What is wrong, and what to do.' }),
   requestId: Type.String(),
   details: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
 });
@@ -31,12 +31,12 @@ const limit = (fallback: number, maximum: number) =>
     Type.Integer({
       minimum: 1,
       maximum,
-      description: `The maximum number of entries: ${fallback} unless given, at most ${maximum}.`,
+      description: `The maximum number of entries. Default: ${fallback}; at most ${maximum}.`,
     }),
   );
 const cursor = Type.Optional(Type.String({ maxLength: 400, description: '`nextCursor` of the page before.' }));
 const nextCursor = Type.Union([Type.String(), Type.Null()], {
-  description: 'Continues after this page. A page with filters may be short, or empty, and still have one.',
+  description: 'For the next page. A page with filters may be short, or empty, and still have one.',
 });
 const owner = Type.Optional(
   Type.String({ maxLength: 600, description: 'Work of this owner only, for callers that see the work of all.' }),
@@ -49,21 +49,20 @@ export const Permission = Type.Object({
   owner: Type.String(),
   turnId: Type.String(),
   toolCallId: Type.String(),
-  title: Type.String({ description: 'What the agent wants to do or know: its own words, or the command.' }),
-  toolKind: Type.String({ description: '`question` where there is a `form`.' }),
+  title: Type.String({ description: 'What the agent wants to do or know, in its own words, or the command.' }),
+  toolKind: Type.String({ description: '`question` if there is a `form`.' }),
   folder: Type.String({ description: 'Where the agent works.' }),
   input: Type.Unknown({
-    description: 'What the tool is called with; as text when it is longer than 16,384 characters.',
+    description: 'The input of the tool; as text if it is longer than 16,384 characters.',
   }),
   options: Type.Array(PermissionOption),
   form: Type.Union([QuestionForm, Type.Null()], {
     description: 'Of a question that is answered with `values`; null for a request for permission.',
   }),
   state: Type.Enum(['open', 'allowed', 'denied', 'answered', 'declined', 'cancelled', 'expired'], {
-    description:
-      'A question ends as `answered` or `declined`, where a request for permission ends as `allowed` or `denied`.',
+    description: 'A question ends as `answered` or `declined`, a request for permission as `allowed` or `denied`.',
   }),
-  optionId: Type.String({ description: 'The option that was chosen; empty when none was.' }),
+  optionId: Type.String({ description: 'The chosen option; empty if there is none.' }),
   scope: Type.String({ description: '`once`, `session` or `always`; empty without an answer.' }),
   reason: Type.String(),
   answeredBy: Type.String({ description: 'The principal that answered.' }),
@@ -74,7 +73,7 @@ export const Permission = Type.Object({
 
 export const PermissionQuery = Type.Object({
   state: Type.Optional(
-    Type.Enum(['open', 'all'], { description: '`open` unless given: oldest first. `all`: newest first.' }),
+    Type.Enum(['open', 'all'], { description: '`open` (the default): oldest first. `all`: newest first.' }),
   ),
   sessionId: Type.Optional(Type.String({ maxLength: 256 })),
   owner,
@@ -90,7 +89,7 @@ export const PermissionAnswer = Type.Object(
     scope: Type.Optional(
       Type.Enum(['once', 'session', 'always'], {
         description:
-          '`once` unless given. `session`: for the same command or path in this session; `always`: in this folder, for 30 days.',
+          '`once` (the default). `session`: for the same command or path in this session; `always`: in this folder, for 30 days.',
       }),
     ),
     reason: Type.Optional(
@@ -128,7 +127,7 @@ export const Summary = Type.Object({
   sessionId: Type.String(),
   threadId: Type.String(),
   owner: Type.String(),
-  title: Type.String({ description: 'The first line of the first prompt, unless someone has changed it.' }),
+  title: Type.String({ description: 'The first line of the first prompt, until a user changes it.' }),
   providerId: Type.String({ description: 'The agent that has the conversation.' }),
   model: Type.String({ description: 'The model of the last turn, or the one chosen since then; empty while unknown.' }),
   mode: Type.String({ description: 'The mode of its agent, or the one chosen since then; empty while unknown.' }),
@@ -136,24 +135,24 @@ export const Summary = Type.Object({
   branch: Type.String({ description: 'The Git branch of the folder; empty if there is none.' }),
   state: SessionState,
   doing: Type.String({ description: 'What the running turn is doing, at most 200 characters.' }),
-  turns: Type.Integer({ description: 'Turns so far, open ones included.' }),
+  turns: Type.Integer({ description: 'The number of turns, including open ones.' }),
   queuedTurns: Type.Integer(),
   openPermissions: Type.Integer({ description: 'Questions of its agent that wait for an answer.' }),
   changed: Type.Object(
     { files: Type.Integer(), added: Type.Integer(), removed: Type.Integer() },
-    { description: 'Files and lines that its turns have changed in the folder; 0 where the folder is not saved.' },
+    { description: 'Files and lines that its turns have changed in the folder; 0 if the folder is not saved.' },
   ),
   usage: Type.Object({ inputTokens: Type.Integer(), outputTokens: Type.Integer(), totalTokens: Type.Integer() }),
   costUsd: Type.Union([Type.Number(), Type.Null()], {
-    description: 'Of the turns whose cost is known; null when none is.',
+    description: 'Of the turns whose cost is known; null if there is none.',
   }),
   lastTurn: Type.Union([
     Type.Object({ turnId: Type.String(), status: Type.String(), code: Type.String() }),
     Type.Null({ description: 'No turn has ended yet.' }),
   ]),
-  lastSeq: Type.Integer({ description: 'The number of the last update that is known.' }),
+  lastSeq: Type.Integer({ description: 'The number of the last known update.' }),
   jobId: Type.String({ description: 'The job that ran the last turn; empty if it was not a job.' }),
-  nodeId: Type.String({ description: 'The node that has the session; empty where the bridge has no id.' }),
+  nodeId: Type.String({ description: 'The node that has the session; empty if the bridge has no id.' }),
   createdAt: Type.Integer(),
   updatedAt: Type.Integer(),
   archivedAt: Type.Union([Type.Integer(), Type.Null()]),
@@ -175,7 +174,7 @@ export const SessionPage = Type.Object({
   sessions: Type.Array(Summary),
   counts: Type.Object(
     { needsYou: Type.Integer(), running: Type.Integer(), waiting: Type.Integer(), idle: Type.Integer() },
-    { description: 'Of all sessions that the caller sees, without the filters. `idle` counts to 1,000.' },
+    { description: 'Of all sessions that the caller sees, without the filters. `idle` counts up to 1,000.' },
   ),
   nextCursor,
 });
@@ -185,10 +184,12 @@ const choices = (description: string) =>
   Type.Array(Type.Object({ id: Type.String(), name: Type.String() }), { description });
 export const SessionView = Type.Object({
   session: Summary,
-  modes: choices('The modes of its agent; empty while unknown, or when it has none.'),
-  models: choices('The models that its agent offers; empty when it does not say.'),
-  thinking: Type.String({ description: "The chosen level of thinking; empty: the agent's default." }),
-  thinkingLevels: choices('The levels of thinking that its agent offers; empty while unknown, or when it has none.'),
+  modes: choices('The modes of its agent; empty if there are none, or while they are unknown.'),
+  models: choices('The models that its agent offers; empty if the agent does not list them.'),
+  thinking: Type.String({ description: "The chosen thinking level. Empty: the agent's default." }),
+  thinkingLevels: choices(
+    'The thinking levels that its agent offers; empty if there are none, or while they are unknown.',
+  ),
   commands: Type.Array(CommandsEvent.properties.commands.items, { description: 'The commands that its agent offers.' }),
   permissions: Type.Array(Permission, { description: 'Questions that wait for an answer.' }),
   queued: Type.Array(Type.Object({ turnId: Type.String(), prompt: Type.String(), createdAt: Type.Integer() })),
@@ -294,12 +295,12 @@ export const PlainUpdate = Type.Union([
     ...common,
     kind: Type.Literal('permission'),
     state: Type.String({
-      description: '`open` while it waits; then `allowed` or `denied`, of a question `answered` or `declined`.',
+      description: '`open` while it waits; then `allowed` or `denied`, or for a question `answered` or `declined`.',
     }),
     title: Type.String(),
     toolCallId: Type.Optional(Type.String()),
     reason: Type.Optional(Type.String({ description: 'The reason that the person gave.' })),
-    permissionId: Type.Optional(Type.String({ description: 'Where people are asked: what is answered.' })),
+    permissionId: Type.Optional(Type.String({ description: 'If a user is asked: the request to answer.' })),
     ...decisionMembers,
     ...Type.Partial(Type.Pick(QuestionEvent, ['toolKind', 'options', 'form', 'expiresAt'])).properties,
   }),
@@ -308,7 +309,7 @@ export const PlainUpdate = Type.Union([
       ...common,
       kind: Type.String({
         description:
-          'Where the turn is: queued, started, running, completed, failed, cancelled; or that of a multi-agent run: multi_agent_started, multi_agent_step_started, multi_agent_step_completed, multi_agent_completed, with the members of `session.update`.',
+          'The stage of the turn: queued, started, running, completed, failed, cancelled; or of a multi-agent run: multi_agent_started, multi_agent_step_started, multi_agent_step_completed, multi_agent_completed, with the members of `session.update`.',
       }),
       message: Type.String(),
     },
@@ -343,7 +344,7 @@ export const ExportQuery = Type.Object({
     Type.String({
       pattern: '^(turn-[\\w-]{0,64}|update-\\d{1,15})?$',
       description:
-        'Gives one page: empty for the first, then the header `x-next-cursor` of the page before, until there is none. Pages put together are the document. Absent: the document as a whole.',
+        'Returns one page: empty for the first, then the value of the header `x-next-cursor` of the last page, until there is none. The pages together are the document. Absent: returns the whole document.',
     }),
   ),
 });
@@ -352,8 +353,8 @@ export const AuditQuery = Type.Object({
   owner,
   action: Type.Optional(Type.String({ maxLength: 64 })),
   sessionId: Type.Optional(Type.String({ maxLength: 256 })),
-  from: seq('Not before this moment, in milliseconds.'),
-  to: seq('Not after this moment, in milliseconds.'),
+  from: seq('Not before this time, in milliseconds.'),
+  to: seq('Not after this time, in milliseconds.'),
   limit: limit(50, 200),
   cursor,
 });

@@ -9,14 +9,12 @@ const Outcome = Type.Union(
 );
 
 const moment = (which: string) =>
-  Type.Optional(
-    Type.String({ description: `${which}: a day (2030-01-31) or a moment (2030-01-31T10:00:00Z), in UTC.` }),
-  );
+  Type.Optional(Type.String({ description: `${which}: a day (2030-01-31) or a time (2030-01-31T10:00:00Z), in UTC.` }));
 
 /** `GET /usage/calls`. */
 export const CallsQuery = Type.Object({
-  from: moment('The first moment. Default: 7 days ago; with request_id, the beginning'),
-  to: moment('The last moment, or the last day'),
+  from: moment('The beginning (default: 7 days ago; with request_id, no limit)'),
+  to: moment('The end, or the last day (default: now)'),
   key: Type.Optional(Type.String({ description: 'Id of a key.' })),
   owner: Type.Optional(Type.String({ description: 'Whose calls: `user:usr_...`, or those for a team: `team:<id>`.' })),
   model: Type.Optional(Type.String({ description: 'An alias, or <api>/<model>.' })),
@@ -56,7 +54,7 @@ const CallFields = {
     estimated: Type.Boolean(),
   }),
   cost_usd: Type.Number(),
-  price_known: Type.Boolean({ description: 'False: the price is not known, and the cost counts as 0.' }),
+  price_known: Type.Boolean({ description: 'False: the price is unknown, and the cost counts as 0.' }),
 };
 
 export const CallList = Type.Object(

@@ -145,10 +145,10 @@ export const Usage = Type.Object({
   ),
   server_tool_use: Type.Optional(
     Type.Object({
-      web_search_requests: Type.Integer({ description: 'Searches of the web that the API made.' }),
+      web_search_requests: Type.Integer({ description: 'Web searches that the API made.' }),
       other_requests: Type.Optional(
         Type.Integer({
-          description: 'Uses of other tools that the API charges for (code, files, images): the cost is not known.',
+          description: 'Uses of other tools that the API charges for (code, files, images): the cost is unknown.',
         }),
       ),
     }),
@@ -185,7 +185,7 @@ export const ChatCompletion = Type.Object({
       message: AnswerMessage,
       finish_reason: Type.Union([Type.String(), Type.Null()]),
       stop_reason: Type.Optional(
-        Type.Unknown({ description: 'The stop sequence that ended the answer, where the model API names it.' }),
+        Type.Unknown({ description: 'The stop sequence that ended the answer, if the model API names it.' }),
       ),
       logprobs: Type.Optional(Type.Unknown()),
     }),

@@ -178,7 +178,7 @@ export const GeminiError = Type.Object(
       details: Type.Array(
         Type.Object({
           '@type': Type.String(),
-          reason: Type.Optional(Type.String({ description: 'Our code: `MODEL_NOT_FOUND`.' })),
+          reason: Type.Optional(Type.String({ description: 'Our own code: `MODEL_NOT_FOUND`.' })),
           domain: Type.Optional(Type.String()),
           retryDelay: Type.Optional(Type.String({ description: 'Seconds: `3s`.' })),
         }),

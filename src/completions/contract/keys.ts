@@ -26,7 +26,7 @@ const KeyTerms = {
   models: Type.Optional(
     Type.Array(Type.String({ minLength: 1, maxLength: 200, pattern: '^[^\\s\\u0000]+$' }), {
       maxItems: 200,
-      description: 'Patterns of the models that it may use: `openai/*`, `fast`. None: all.',
+      description: 'Patterns of the models that it may use: `openai/*`, `fast`. Empty: all.',
     }),
   ),
   requests_per_minute: nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
@@ -105,7 +105,7 @@ const KeyFields = {
     description: 'Until when the key before the last rotation still works.',
   }),
   last_used_at: Type.Union([Type.String(), Type.Null()], {
-    description: 'When its last call ended. Null: it was not used, or not for as long as usage is kept.',
+    description: 'When its last call ended. Null: it was not used within `retention.usage`.',
   }),
   spent: Type.Union(
     [
@@ -115,7 +115,7 @@ const KeyFields = {
       }),
       Type.Null(),
     ],
-    { description: 'What its calls have cost in the period of its budget that runs. Null: it has no budget.' },
+    { description: 'What its calls have cost in the current period of its budget. Null: it has no budget.' },
   ),
 };
 
@@ -171,7 +171,7 @@ const GroupBy = Type.Union([
 const UsageGroup = {
   group: Type.String({
     description:
-      '`none`: calls without an owner, a team or tags; `other`: all but the 50 largest groups; `unknown`: calls from before the group was recorded. An hour is named by its beginning: 2030-01-31T10:00:00+01:00. Calls with several tags are a group of their own: `a,b`.',
+      '`none`: calls without an owner, a team or tags; `other`: all but the 50 largest groups; `unknown`: calls from before the group was recorded. An hour is named by its beginning: 2030-01-31T10:00:00+01:00. Calls with several tags form a separate group: `a,b`.',
   }),
   bucket: Type.Optional(Type.String({ description: 'With `then_by`: the part of the group that the row counts.' })),
   ...Counts,
@@ -239,7 +239,7 @@ const Rates = {
   per_image: Type.Optional(Type.Number({ description: 'For each image that it generates.' })),
   per_second: Type.Optional(Type.Number({ description: 'For each second of audio input.' })),
   per_character: Type.Optional(Type.Number({ description: 'For each character converted into speech.' })),
-  per_search: Type.Optional(Type.Number({ description: 'For each search of the web that its API makes for it.' })),
+  per_search: Type.Optional(Type.Number({ description: 'For each web search that its API makes for it.' })),
 };
 
 const Pricing = Type.Object(
@@ -261,14 +261,14 @@ export const ModelEntry = Type.Object(
   {
     id: Type.String(),
     object: Type.Literal('model'),
-    created: Type.Integer({ description: 'Seconds since 1970; 0 when it is not known.' }),
+    created: Type.Integer({ description: 'Seconds since 1970; 0 if unknown.' }),
     owned_by: Type.String(),
     context_window: Type.Optional(Type.Integer({ description: 'Tokens of prompt and answer together.' })),
     max_output_tokens: Type.Optional(Type.Integer()),
     pricing: Type.Optional(Pricing),
     input_modalities: Type.Optional(Type.Array(Type.String())),
     output_modalities: Type.Optional(Type.Array(Type.String())),
-    tools: Type.Optional(Type.Boolean({ description: 'Whether it calls tools. Absent, here and below: not known.' })),
+    tools: Type.Optional(Type.Boolean({ description: 'Whether it calls tools. Absent, here and below: unknown.' })),
     structured_output: Type.Optional(Type.Boolean({ description: 'Whether its answer follows a JSON Schema.' })),
     reasoning: Type.Optional(Type.Boolean()),
     temperature: Type.Optional(Type.Boolean({ description: 'Whether the caller may choose the temperature.' })),

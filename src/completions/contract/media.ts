@@ -39,7 +39,7 @@ export const SpeechRequest = Type.Object(
   {
     model,
     input: Type.String({ minLength: 1, maxLength: 100_000 }),
-    voice: optional(Type.Unknown({ description: 'The name of a voice, or what else the API takes.' })),
+    voice: optional(Type.Unknown({ description: 'The name of a voice, or another value that the API accepts.' })),
     response_format: optional(Type.String({ description: '`mp3`, `opus`, `aac`, `flac`, `wav` or `pcm`.' })),
     stream_format: optional(Type.Union([Type.Literal('audio'), Type.Literal('sse')])),
   },

@@ -142,13 +142,13 @@ export const completionsOperations = {
     response: { 200: EmbeddingList },
   },
   createResponse: {
-    summary: "Create a response, in the form of OpenAI's Responses API.",
+    summary: "Create a response, in the format of OpenAI's Responses API.",
     body: ResponsesRequest,
     raw: true,
     response: { 200: Type.Union([ResponseObject, EventStream]) },
   },
   createMessage: {
-    summary: "Create a message, in the form of Anthropic's Messages API.",
+    summary: "Create a message, in the format of Anthropic's Messages API.",
     body: MessagesRequest,
     raw: true,
     response: { 200: Type.Union([MessageObject, EventStream]) },
@@ -172,13 +172,13 @@ export const completionsOperations = {
     error: GeminiError,
   },
   listGeminiModels: {
-    summary: "List the models that your key may use, in the form of Google's Gemini API.",
+    summary: "List the models that your key may use, in the format of Google's Gemini API.",
     query: GeminiModelsQuery,
     response: { 200: GeminiModelList },
     error: GeminiError,
   },
   showGeminiModel: {
-    summary: "Show one model, in the form of Google's Gemini API.",
+    summary: "Show one model, in the format of Google's Gemini API.",
     response: { 200: GeminiModel },
     error: GeminiError,
   },
@@ -218,7 +218,7 @@ export const completionsOperations = {
   },
   rotateKey: {
     summary:
-      'Replace a key by a new one, which is shown only in this response. The old key stays valid for `grace_seconds`.',
+      'Replace a key with a new one, which is shown only in this response. The old key stays valid for `grace_seconds`.',
     params: KeyPath,
     body: KeyRotation,
     response: { 200: IssuedKey },
@@ -239,14 +239,14 @@ export const completionsOperations = {
   },
 } as const satisfies Readonly<Record<string, Operation>>;
 
-const id = Type.String({ pattern: '^[A-Za-z0-9_.:-]{1,256}$', description: 'As the model API named it.' });
+const id = Type.String({ pattern: '^[A-Za-z0-9_.:-]{1,256}$', description: 'The name that the model API gave it.' });
 const IdPath = Type.Object({ id });
 
 /** `POST /v1/files`: a form with the file as `file`. */
 export const FileForm = Type.Object(
   {
     file: Type.Unknown({ description: 'The file itself.' }),
-    purpose: optional(Type.String({ description: '`batch`, `user_data`, ... as the model API has them.' })),
+    purpose: optional(Type.String({ description: '`batch`, `user_data`, or another value of the model API.' })),
   },
   { $id: 'FileForm' },
 );
@@ -264,7 +264,7 @@ const ListQuery = Type.Object({
 export const BatchRequest = Type.Object(
   {
     input_file_id: Type.String({ minLength: 1, description: 'A file that was uploaded with the purpose `batch`.' }),
-    endpoint: Type.String({ description: 'The address that every line of the file names.' }),
+    endpoint: Type.String({ description: 'The path that every line of the file names.' }),
     completion_window: Type.String({ description: 'Such as `24h`.' }),
     metadata: optional(Type.Record(Type.String(), Type.String())),
     output_expires_after: optional(Type.Object({ anchor: Type.String(), seconds: Type.Integer() })),
