@@ -101,7 +101,7 @@ export const accountsErrors = {
   },
   TEAM_NOT_FOUND: { status: 404, message: 'There is no such team, or you are not a member of it.' },
   MEMBER_NOT_FOUND: { status: 404, message: 'The team has no member with this id.' },
-  TOO_MANY_TEAMS: { status: 409, message: 'A person can be in at most {most} teams; leave one first.' },
+  TOO_MANY_TEAMS: { status: 409, message: 'A user can be in at most {most} teams; leave one first.' },
   CALLBACK_URL_REFUSED: { status: 400, message: 'The url cannot be called: {reason}.' },
   WEBHOOK_NOT_FOUND: { status: 404, message: 'There is no such webhook; GET admin/webhooks lists them.' },
   TOO_MANY_INVITATIONS: { status: 409, message: 'There are already {most} open invitations; revoke one first.' },

@@ -238,7 +238,7 @@ export const bridgeErrors = {
     status: 403,
     rpc: -32004,
     message:
-      'The gateway is not open to people with an account. Ask the operator to set gateway.people, or use another agent.',
+      'The gateway is not open to users with an account. Ask the operator to set gateway.people, or use another agent.',
   },
   TOOLS_INVOKE_FAILED: { status: 200, rpc: -32011, message: 'The tool call failed: {detail}.' },
   ARTIFACT_LINK_INVALID: {
@@ -377,7 +377,7 @@ export const bridgeErrors = {
   PERSON_NOT_CHARGED: {
     status: 403,
     rpc: -32004,
-    message: 'People cannot use the built-in agent here: {reason}',
+    message: 'Users cannot use the built-in agent here: {reason}',
   },
   MODEL_FAILED: { status: 502, rpc: -32603, message: 'The model could not answer: {reason}' },
   TOOL_CALL_REFUSED: { status: 400, rpc: -32602, message: 'The tool call was refused: {reason}' },

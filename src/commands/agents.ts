@@ -36,7 +36,7 @@ export function registerAgents(program: Command, context: CommandContext): void 
   agents
     .command('update')
     .description('Updates the agents that were installed with this command to the versions of this release.')
-    .argument('[names...]', 'ids of agents; all installed ones unless given')
+    .argument('[names...]', 'ids of agents (default: all installed ones)')
     .addHelpText('after', '\nExamples:\n  trestle agents update\n  trestle agents update opencode')
     .action(async (names: readonly string[], _given: unknown, command: Command) => {
       const options = command.optsWithGlobals();

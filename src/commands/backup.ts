@@ -194,7 +194,7 @@ export function registerSecretKey(program: Command, context: CommandContext): vo
     .command('adopt')
     .summary('use the present secret key for data whose key is lost')
     .description(
-      'Makes the databases accept the present secret key (a new one where there is none) although their secrets are encrypted with another one. Those secrets stay unreadable: people with a second factor need "trestle user reset-mfa". Only while no server runs.',
+      'Makes the databases accept the present secret key (a new one where there is none) although their secrets are encrypted with another one. Those secrets stay unreadable: users with a second factor need "trestle user reset-mfa". Only while no server runs.',
     )
     .addHelpText('after', '\nExamples:\n  trestle secret-key adopt')
     .action(async (_given: unknown, command: Command) => {

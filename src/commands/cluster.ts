@@ -44,8 +44,8 @@ export function registerDrain(program: Command, context: CommandContext): void {
     .command('drain')
     .summary('let an instance finish its work and stop')
     .description(
-      'Lets an instance of the PostgreSQL database leave, as SIGTERM does, from any machine that reaches the database, and waits until it ' +
-        'has ended: it says that it is not ready, serves everything for cluster.notice, closes its WebSockets, and gives its turns cluster.drain.',
+      'Stops an instance as SIGTERM does, from any machine that reaches the PostgreSQL database, and waits until it has stopped: the ' +
+        'instance reports that it is not ready, serves everything for cluster.notice, closes its WebSockets, and gives its turns cluster.drain.',
     )
     .argument('<instance>', 'id of an instance, from trestle cluster')
     .addHelpText('after', '\nExamples:\n  trestle cluster\n  trestle drain ins_01jd2x7k9m4v8q5w3e6r1t0y2z')
@@ -136,7 +136,7 @@ function listText({ local_node_id: local, hop_limit: limit, default_action: acti
   });
   const self = local === '' ? 'This node has no id (distributed.local_node_id).' : `This node is "${local}".`;
   if (lines.length === 0) lines.push('There are no other nodes (distributed.nodes).');
-  return `${[self, `Hop limit ${limit}; calls that no rule is about: ${action}.`, ...lines].join('\n')}\n`;
+  return `${[self, `Hop limit ${limit}; calls that no rule covers: ${action}.`, ...lines].join('\n')}\n`;
 }
 
 function explanationText({ method, action, reason, code, candidates }: Explanation): string {
@@ -165,7 +165,7 @@ export function registerRunner(program: Command, context: CommandContext): void 
     .command('runner')
     .summary('run agents of this machine for a server elsewhere')
     .description(
-      'Connects to a server, or to the balancer of several instances, and runs the agents of this machine for it. The connection goes ' +
+      'Connects to a server, or to the load balancer of several instances, and runs the agents of this machine for it. The connection goes ' +
         'out from here, so nothing has to reach this machine. Its key comes from `trestle runner create` on the server.',
     )
     .option('--url <url>', 'address of the server')
@@ -183,7 +183,7 @@ Examples:
   trestle runner create builder --labels gpu,linux         on the server; prints the key
   ${KEY_VARIABLE}=trk_... trestle runner --url https://bridge.example.org
 
-The server then has, in its trestle.yaml:
+In the trestle.yaml of the server, add:
   agents: { custom: [{ id: codex-gpu, runner_agent: codex, requires: [gpu] }] }`,
     )
     .action((flags: RunnerFlags, command: Command) => runRunner(flags, command, context));

@@ -48,8 +48,8 @@ export const EXIT_CONFIGURATION = 78;
 /** Every exit code of every command, as `trestle --help` lists them. */
 export const EXIT_CODES: readonly (readonly [code: number, meaning: string])[] = [
   [0, 'done'],
-  [EXIT_FAILED, 'failed: the task failed, or what was asked for is refused, missing or not reachable'],
-  [EXIT_USAGE, 'wrong usage: an unknown command or option, a missing argument, or a value that is not valid'],
+  [EXIT_FAILED, 'failed: the task failed, or something was refused, missing or unreachable'],
+  [EXIT_USAGE, 'wrong usage: an unknown command or option, a missing argument, or an invalid value'],
   [EXIT_CONFIGURATION, 'wrong configuration: correct the settings, the data directory or the secret key first'],
   [EXIT_INTERRUPTED, 'ended by Ctrl-C (servers end with 0)'],
   [EXIT_OUTPUT_CLOSED, 'the program that reads the output has closed it'],

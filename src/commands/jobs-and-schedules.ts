@@ -19,7 +19,7 @@ export function registerSchedules(program: Command, context: CommandContext): vo
   const schedules = withTeamOption(program.command('schedules'))
     .summary('run tasks on a schedule')
     .description('Lists the schedules of the running server, the newest first.')
-    .option('--limit <count>', 'how many to list at most; 20 unless given')
+    .option('--limit <count>', 'how many to list at most (default: 20)')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle schedules add "summarise the open issues" --cron "0 8 * * 1-5"\n  trestle schedules add "look for new releases" --every 6h --agent codex --folder .\n  trestle schedules pause sch_01m7jjcdxt91frsf4t5meyw9a0',
@@ -36,11 +36,11 @@ export function registerSchedules(program: Command, context: CommandContext): vo
     .argument('<prompt>', 'the task to run')
     .option('--cron <pattern>', 'minute, hour, day of month, month, day of week')
     .option('--every <duration>', 'such as 30m, 6h or 1d, instead of --cron')
-    .option('--timezone <name>', 'time zone of --cron; that of this machine unless given')
-    .option('--name <name>', 'name of the schedule; the beginning of the prompt unless given')
+    .option('--timezone <name>', 'time zone of --cron (default: that of this machine)')
+    .option('--name <name>', 'name of the schedule (default: the beginning of the prompt)')
     .option('--agent <id>', 'the agent to run')
     .option('--model <name>', 'the model that the agent uses')
-    .option('--folder <path>', 'where the agent works; a private folder unless given')
+    .option('--folder <path>', 'where the agent works (default: a private folder)')
     .option('--session <id>', 'continue this session each time; otherwise each job has its own')
     .option(...MCP_OPTION)
     .option('--overlap <what>', 'what to do while the last job is still open: skip (the default) or queue')
@@ -212,7 +212,7 @@ export function registerJobs(program: Command, context: CommandContext): void {
     .option('--search <text>', 'in the prompt and in names')
     .option('--agent <id>', 'only jobs of this agent')
     .option('--schedule <id>', 'only jobs of this schedule')
-    .option('--limit <count>', 'how many to list at most; 20 unless given')
+    .option('--limit <count>', 'how many to list at most (default: 20)')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle jobs --status failed\n  trestle jobs show job-01m7j5adcfb770yc2xwtdfhqkt\n  trestle jobs cancel job-01m7j5adcfb770yc2xwtdfhqkt',

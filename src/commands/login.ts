@@ -27,9 +27,9 @@ const MAX_INTERVAL_S = 300;
 export function registerLogin(program: Command, context: CommandContext): void {
   program
     .command('login')
-    .summary('log in to a server, for run, chat, sessions, jobs and token')
+    .summary('log in to a server, for run, chat, sessions, jobs and others')
     .description(
-      'Logs in to a server: shows a code to type in a browser, and stores the resulting token in the configuration folder, readable only by you. From then on, run, chat, sessions, jobs, whoami and token use that server; --server local, --data-dir and --config make them use this machine. Without an address, uses TRESTLE_URL or the server of the last login.',
+      'Logs in to a server: shows a code to type in a browser, and stores the resulting token in the configuration folder, readable only by you. From then on, run, chat, sessions, jobs, schedules, agents, usage, whoami and token use that server; --server local, --data-dir and --config make them use this machine. Without an address, uses TRESTLE_URL or the server of the last login.',
     )
     .argument('[url]', 'address of the server: https://trestle.example.com')
     .addHelpText(
@@ -69,7 +69,7 @@ export function registerLogin(program: Command, context: CommandContext): void {
   program
     .command('whoami')
     .summary('show who is logged in, and where')
-    .description('Shows the person and the server of trestle login, as the server knows them now.')
+    .description('Shows the user and the server of trestle login, as the server knows them now.')
     .action(async (_own: unknown, command: Command) => {
       const login = await requireLogin(command.optsWithGlobals(), context);
       const person = personOf(await askServer(login, context, 'GET', 'session'));
@@ -108,7 +108,7 @@ function registerToken(program: Command, context: CommandContext): void {
       'what it may be used for, separated by commas: bridge, completions, account',
       'completions',
     )
-    .option('--days <number>', 'how many days it is valid; 90 unless given')
+    .option('--days <number>', 'how many days it is valid (default: 90)')
     .addHelpText('after', '\nExamples:\n  trestle token create ci --scopes completions --days 30')
     .action(async (name: string, given: { readonly scopes: string; readonly days?: string }, command: Command) => {
       const login = await onServer(command);

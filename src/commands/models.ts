@@ -48,7 +48,7 @@ function registerUpdate(models: Command, context: CommandContext): void {
     .command('update')
     .summary('update sizes, capabilities and prices of models from a file or URL')
     .description(
-      'Reads the model catalogue from a file or URL, in the format of https://models.dev/api.json, and uses it from now on. Without either, reads it from completions.catalog_url, or else from models.dev. A catalogue that is not valid changes nothing.',
+      'Reads the model catalogue from a file or URL, in the format of https://models.dev/api.json, and uses it from now on. Without either, reads it from completions.catalog_url, or else from models.dev. An invalid catalogue changes nothing.',
     )
     .argument('[source]', 'a file, or a URL that starts with https://')
     .addHelpText('after', '\nExamples:\n  trestle models update\n  trestle models update ./models.json')

@@ -42,7 +42,7 @@ export function registerRun(program: Command, context: CommandContext): void {
       .description(
         'Runs one task with an agent in this folder and shows its work. Uses the running server, or this process if no server is running. The answer goes to standard output, everything else to standard error. Ctrl-C cancels the task, a second Ctrl-C ends the command.',
       )
-      .argument('[prompt...]', 'the task; a final - stands for standard input'),
+      .argument('[prompt...]', 'the task; "-" at the end stands for standard input'),
   )
     .option(
       '--worktree [base]',
@@ -140,20 +140,20 @@ export function checkPermissionOptions({ ask, allow, deny }: TurnCommandOptions,
 /** Read by `readMcpFiles`. */
 export const MCP_OPTION = [
   '--mcp <file>',
-  'a JSON file with MCP servers for a session that is started, as in .mcp.json: { "mcpServers": { "name": { "command": "..." } } }; give it several times for several files',
+  'a JSON file with MCP servers for a session that is started, as in .mcp.json: { "mcpServers": { "name": { "command": "..." } } }; repeat it for several files',
   collect,
 ] as const;
 
 /** The options of a command that runs turns. */
 export function withTurnOptions(command: Command): Command {
   return withTeamOption(command)
-    .option('--agent <id>', 'the agent to use; the default of the server unless given')
-    .option('--model <name>', 'the model to use; the choice of the agent unless given')
-    .option('--folder <path>', 'the folder to work in; unless given, this one, or that of the continued session')
+    .option('--agent <id>', 'the agent to use (default: chosen by the server)')
+    .option('--model <name>', 'the model to use (default: chosen by the agent)')
+    .option('--folder <path>', 'the folder to work in (default: this one, or that of the continued session)')
     .option('--session <id>', 'continue this session, or start it if it does not exist')
     .option('--attach <file>', 'a file to attach to the task; repeat it for several files', collect)
     .option(...MCP_OPTION)
-    .option('--ask', 'ask before the agent runs commands or changes files, and answer its questions, with keys')
+    .option('--ask', 'ask before the agent runs commands or changes files; you answer with a key')
     .option('--allow', 'allow what the agent asks for, unless a rule of the server denies it')
     .option('--deny', 'deny what the agent asks for');
 }

@@ -72,7 +72,7 @@ export function registerStdio(program: Command, context: CommandContext): void {
 Examples:
   trestle stdio --agent codex
 
-An editor that speaks the Agent Client Protocol has it as a custom agent:
+In an editor that speaks the Agent Client Protocol, add a custom agent:
   { "command": "trestle", "args": ["stdio"] }`,
     )
     .action(async ({ agent = '' }: { readonly agent?: string }, command: Command) => {
@@ -114,14 +114,14 @@ export function registerTools(program: Command, context: CommandContext): void {
         'calls a running server with the tokens of the settings (BRIDGE_AUTH_TOKEN, COMPLETIONS_MASTER_KEY).',
     )
     .option('--url <url>', 'address of the server (default: the address in the settings)', readUrl)
-    .option('--completions-url <url>', 'address of its completions service, when it runs elsewhere', readUrl)
+    .option('--completions-url <url>', 'address of its completions service, if that runs elsewhere', readUrl)
     .addHelpText(
       'after',
       `
 Examples:
   trestle tools --url http://127.0.0.1:8787
 
-An agent that takes MCP servers has it in its settings:
+In the settings of an agent that supports MCP servers, add:
   { "mcpServers": { "trestle": { "command": "trestle", "args": ["tools"] } } }`,
     )
     .action(async (flags: ToolsFlags, command: Command) => {
@@ -158,7 +158,7 @@ export function registerAdapter(program: Command, context: CommandContext): void
     .summary('serve one agent to a bridge on another host')
     .description(
       'Serves one agent that speaks the Agent Client Protocol, for a bridge whose settings name this address as the url ' +
-        'of that agent. It keeps its data in a folder of its own, so it can run beside a server.',
+        'of that agent. It keeps its data in its own folder, so it can run next to a server.',
     )
     .argument('<agent>', 'id of the agent: opencode, gemini, or one of agents.custom')
     .addHelpText(
@@ -169,7 +169,7 @@ Examples:
   trestle adapter gemini                 on 127.0.0.1:8789
   BRIDGE_AUTH_TOKEN=... trestle adapter opencode --listen 10.0.0.7:8788
 
-The bridge then has, in its trestle.yaml:
+In the trestle.yaml of the bridge, add:
   agents: { opencode: { url: "http://10.0.0.7:8788", token: "..." } }`,
     )
     .action(async (agent: string, _options: unknown, command: Command) => {

@@ -41,7 +41,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .description('Lists the sessions of the running server, the newest first.')
     .option('--state <state>', STATES.join(', '))
     .option('--search <text>', 'in title and session id')
-    .option('--limit <count>', 'how many to list at most; 20 unless given')
+    .option('--limit <count>', 'how many to list at most (default: 20)')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle sessions --state running\n  trestle sessions follow my-session\n  trestle sessions steer my-session "Use tabs, please"\n  trestle sessions changes my-session --diff\n  trestle sessions undo my-session\n  trestle sessions export my-session > session.md',
@@ -72,7 +72,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('follow')
     .description('Shows the updates of a session as they happen, until Ctrl-C.')
     .argument('<session>', SESSION)
-    .option('--ask', 'show the questions of the agent, and answer them with keys')
+    .option('--ask', 'show the questions of the agent, and answer them with a key')
     .addHelpText('after', '\nExamples:\n  trestle sessions follow my-session --ask')
     .action(
       action((sessionId = '') => async (trestle, _command, { json, ask }) => {
@@ -115,7 +115,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('fork')
     .description('Copies a session with its conversation, and prints the id of the copy; continue it with --session.')
     .argument('<session>', SESSION)
-    .option('--turn <turn>', 'the last turn that the copy has; all turns unless given')
+    .option('--turn <turn>', 'the last turn that the copy has (default: all turns)')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle sessions fork my-session\n  trestle sessions fork my-session --turn turn-01m7rnfnkwk2m3p7s0afscqzsj',
@@ -130,7 +130,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('changes')
     .description('Lists the files that the turns of a session have changed; --diff shows the changes.')
     .argument('<session>', SESSION)
-    .option('--turn <turn>', 'since this turn began, not the session')
+    .option('--turn <turn>', 'since the beginning of this turn (default: of the session)')
     .option('--diff', 'show the changes of each file')
     .addHelpText('after', '\nExamples:\n  trestle sessions changes my-session --diff')
     .action(
@@ -153,7 +153,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('undo')
     .description('Restores the files that a turn has changed to their state before the turn.')
     .argument('<session>', SESSION)
-    .argument('[turn]', 'the id of the turn; the last one unless given')
+    .argument('[turn]', 'the id of the turn (default: the last one)')
     .addHelpText(
       'after',
       '\nExamples:\n  trestle sessions undo my-session\n  trestle sessions undo my-session turn-01m7rnfnkwk2m3p7s0afscqzsj',
@@ -171,7 +171,7 @@ export function registerSessions(program: Command, context: CommandContext): voi
     .command('merge')
     .description('Merges the worktree of a session into the branch that is checked out in its repository.')
     .argument('<session>', SESSION)
-    .option('--step <number>', 'of a parallel run or a race: the step to merge; the winner of a race unless given')
+    .option('--step <number>', 'of a parallel run or a race: the step to merge (default: the winner of the race)')
     .addHelpText('after', '\nExamples:\n  trestle sessions merge my-session')
     .action(
       action((sessionId = '') => async (trestle, command, { step }) => {

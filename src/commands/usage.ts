@@ -44,9 +44,9 @@ export function registerUsage(program: Command, context: CommandContext): void {
     .description(
       'Shows what completions calls and agent sessions have cost: those of everyone on this machine, or only yours after trestle login. A session counts in full on the day of its last turn, with the cost that its agent reported; calls of the built-in agent appear in both tables.',
     )
-    .option('--by <what>', `group by ${GROUPS.join(', ')}; model unless given`)
-    .option('--from <day>', 'first day, in UTC, such as 2030-01-01; 30 days ago unless given')
-    .option('--to <day>', 'last day, in UTC; today unless given')
+    .option('--by <what>', `group by ${GROUPS.join(', ')} (default: model)`)
+    .option('--from <day>', 'first day, in UTC, such as 2030-01-01 (default: 30 days ago)')
+    .option('--to <day>', 'last day, in UTC (default: today)')
     .option('--tag <name>', 'only calls with this tag')
     .option('--owner <id>', 'only this owner, such as user:usr_... or team:<id>')
     .addHelpText(

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import type { Command } from 'commander';
+import { Argument, type Command } from 'commander';
 import type { ControlMethod, ControlResult } from '../system/controls.ts';
 import { type CommandContext, print, readPassword } from './command-context.ts';
 import { callFromCommand } from './load-settings.ts';
@@ -101,7 +101,12 @@ function registerChanges(user: Command, context: CommandContext): void {
   addChange(user, 'plan', 'users.plan', context)
     .summary('give a user another plan')
     .description('Gives a user another plan. It applies from the next request.')
-    .argument('[plan]', 'a name under plans, or free (default: the plan of the subscription, or the default plan)', '')
+    .addArgument(
+      new Argument('[plan]', 'a name under plans, or free').default(
+        '',
+        'the plan of the subscription, or the default plan',
+      ),
+    )
     .addHelpText('after', '\nExamples:\n  trestle user plan ben@example.org pro\n  trestle user plan ben@example.org');
   addChange(user, 'reset-password', 'users.resetPassword', context)
     .summary('print a token to set a new password')

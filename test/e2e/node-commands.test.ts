@@ -32,7 +32,7 @@ test('forwarding: trestle nodes lists the nodes, and explains where a call would
   const flags = await prepare(t, GROUP);
   const list = await runProgram(['nodes', ...flags]);
   assert.equal(list.code, 0, list.stderr);
-  assert.match(list.stdout, /^This node is "edge-1"\.\nHop limit 4; calls that no rule is about: execute_local\.\n/);
+  assert.match(list.stdout, /^This node is "edge-1"\.\nHop limit 4; calls that no rule covers: execute_local\.\n/);
   assert.match(
     list.stdout,
     /exec-a {2,}http:\/\/10\.0\.0\.2:8787 {2}\(role executor; zone west; can gpu; by way of hub\)/,

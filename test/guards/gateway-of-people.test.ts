@@ -35,7 +35,7 @@ test('people use the gateway of the operator only where the settings open it to 
         const { body } = await rpc(method, headers, params);
         const result = body.result ?? {};
         return (
-          body.error?.data.code ?? (/not open to people/.test(result.unavailableMessage ?? '') ? result.code : 'passed')
+          body.error?.data.code ?? (/not open to users/.test(result.unavailableMessage ?? '') ? result.code : 'passed')
         );
       };
       const refused = method === 'session.start' ? 'GATEWAY_UNAVAILABLE' : 'GATEWAY_NOT_FOR_PEOPLE';

@@ -90,7 +90,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       ...agent,
       async run(turn, signal) {
         if (isOpenTo(turn.owner)) return agent.run(turn, signal);
-        const error = 'it is not open to people with an account; the operator can set gateway.people';
+        const error = 'it is not open to users with an account; the operator can set gateway.people';
         return { kind: 'failed', code: 'GATEWAY_UNAVAILABLE', error };
       },
     },
