@@ -77,7 +77,7 @@ test('administrators invite, change, pause and remove people, and see what happe
   await page.getByRole('row', { name: /role\.changed/ }).waitFor({ state: 'detached' });
   assert.equal(new URL(page.url()).searchParams.get('event'), 'user.paused');
   await page.getByLabel('Event').fill('no.such');
-  await page.getByText('Nothing matches.').waitFor();
+  await page.getByText('No entry matches.').waitFor();
 
   await page.getByRole('link', { name: 'Users' }).click();
   await page.getByRole('button', { name: 'Ben' }).click();

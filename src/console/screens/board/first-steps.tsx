@@ -85,7 +85,7 @@ export function NoAgents() {
       )}
       {hasModels ? (
         <p>
-          Models work: try one in the <Link href="/console/playground">playground</Link>
+          You can use models: try one in the <Link href="/console/playground">playground</Link>
           {person === undefined ? null : (
             <>
               , or create a <Link href="/console/keys">key</Link> for your programs

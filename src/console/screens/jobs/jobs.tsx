@@ -103,7 +103,7 @@ function Statistics() {
   return (
     <p className="quiet more">
       {[
-        oldestPendingMs === 0 ? 'No job waits' : `The oldest waiting job waits for ${spanText(oldestPendingMs)}`,
+        oldestPendingMs === 0 ? 'No job waits' : `The oldest waiting job has waited for ${spanText(oldestPendingMs)}`,
         averageDurationMs === 0 ? '' : `jobs run for ${spanText(averageDurationMs)} on average`,
       ]
         .filter(Boolean)

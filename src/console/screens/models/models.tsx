@@ -123,7 +123,7 @@ function Aliases({ list: { data, aliases } }: { readonly list: TargetList }) {
       <>
         <span className={`dot ${className}`} />
         {text}
-        {status.in_flight === 0 ? '' : `, ${countText(status.in_flight)} under way`}
+        {status.in_flight === 0 ? '' : `, ${countText(status.in_flight)} in progress`}
       </>
     );
   };

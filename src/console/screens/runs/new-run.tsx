@@ -12,11 +12,11 @@ import { type EarlierRun, readEarlierRun } from './earlier-run.ts';
 
 const MODES = [
   { value: 'sequence', label: 'Sequence', text: 'One step after the other, until one fails.' },
-  { value: 'parallel', label: 'Parallel', text: 'All steps at the same time; every one has to succeed.' },
+  { value: 'parallel', label: 'Parallel', text: 'All steps run at the same time, and all must succeed.' },
   {
     value: 'race',
     label: 'Race',
-    text: 'All steps at the same time; the first that completes wins, the others are stopped.',
+    text: 'All steps run at the same time; the first to complete wins, and the others are stopped.',
   },
   {
     value: 'conversation',

@@ -48,7 +48,7 @@ export default function Audit() {
       </header>
       <ErrorBox error={error} />
       {data === undefined && error === null ? <p className="quiet loading">Loading …</p> : null}
-      {data !== undefined && entries.length === 0 ? <p className="empty">Nothing matches.</p> : null}
+      {data !== undefined && entries.length === 0 ? <p className="empty">No entry matches.</p> : null}
       {entries.length === 0 ? null : <Table entries={entries} onFilter={change} />}
       <More of={pages}>Older entries</More>
     </>

@@ -36,8 +36,8 @@ export default function ProxyNodes() {
         <section className="empty">
           <h2>No proxy nodes yet</h2>
           <p>
-            A proxy node lets users in by their own UUID, and reports how it stands. Its program sends the token that a
-            new node gets here to <code>/api/agent-server/v1</code>.
+            A proxy node lets users in by their own UUID, and reports its state. Its program sends the token that you
+            create here to <code>/api/agent-server/v1</code>.
           </p>
         </section>
       ) : null}

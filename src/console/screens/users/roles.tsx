@@ -142,7 +142,7 @@ function Table({ caption, rows, matrix, onChange, onRemove }: TableProps) {
                 return (
                   <td key={role}>
                     {isFixed || onChange === undefined ? (
-                      <span title={isFixed ? 'Always so' : undefined}>{isGranted ? 'yes' : 'no'}</span>
+                      <span title={isFixed ? 'Cannot be changed' : undefined}>{isGranted ? 'yes' : 'no'}</span>
                     ) : (
                       <input
                         type="checkbox"

@@ -115,7 +115,7 @@ const DONE: Readonly<Record<UserAction, string>> = {
   pause: 'Paused: all logins have ended.',
   resume: 'May log in again.',
   'end-sessions': 'All logins have ended.',
-  'reset-mfa': 'The second factor is removed, and the user was informed by mail.',
+  'reset-mfa': 'The second factor is removed; the user gets a mail.',
 };
 
 /** What an administrator may do with one person. */
