@@ -45,7 +45,7 @@ export const TOUR: readonly TourStop[] = [
   {
     moment: 'race',
     title: 'A race in worktrees',
-    text: 'Codex and the built-in agent work on the same task, each in a worktree of its own. The first that completes wins, the other one is stopped, and the work of the winner is merged.',
+    text: 'Codex and the built-in agent work on the same task, each in its own worktree. The first to complete wins, the other one is stopped, and the work of the winner is merged.',
     picture: 'A run in the console: two agents in a race, one has won and the other one was stopped',
     shown: /codex/i,
   },
@@ -66,8 +66,8 @@ export const TOUR: readonly TourStop[] = [
   {
     moment: 'usage',
     title: 'To the cent',
-    text: 'At the end, the usage of both equals what the model API has counted, to the cent.',
-    picture: 'The usage of all people in the console, as the administrator sees it',
+    text: 'At the end, the usage of both users equals what the model API has counted, to the cent.',
+    picture: 'The usage of all users in the console, as the administrator sees it',
     shown: 'Ann',
   },
 ];
