@@ -302,7 +302,7 @@ export function evidenceReference(): string {
 
 Written by \`npm run docs\` from [the measurements](measurements.md); do not edit.
 
-Each row has a promise and the long run that tries to break it. The run kills, cuts off, fills up or slows down something, again and again, and compares what callers were told with
+Each row has a promise and the long run that tries to break it. The run kills, cuts off, fills up or slows down something, again and again, and compares the responses that callers got with
 what is stored at the end. A figure that misses its goal is marked. The last column links to all figures of the run and its command, so that you can repeat it. How fast Trestle is, and which
 goals it misses, is in [the measurements](measurements.md#missed-goals).
 

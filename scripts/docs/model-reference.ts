@@ -61,17 +61,16 @@ trestle models test groq/llama-3.3-70b-versatile
 - **Prices and sizes** of the table are those of models.dev on DATE. It has prices of cache reads, cache writes, audio and long prompts
   (above 200,000 or 272,000 tokens) if models.dev has them for that API and model. The prices of Anthropic (with cache writes for an
   hour) and DeepSeek are from their own price pages, and a few cache reads of OpenAI (GPT-4o, GPT-4.1, GPT-5.3 chat, GPT-5.4
-  mini and nano) from published tables that name OpenAI's page as their source. Unconfirmed prices are missing, such as those of batches, and of cache writes for an hour on Bedrock, Vertex AI and
-  Azure: such tokens cost as much as the others (a cache write for an hour as much as
-  one for five minutes). \`GET /models\` shows the prices that apply, and \`completions.prices\` overrides them, in USD per token.
-  No table has the prices of faster answers and of answers from one country, which callers can ask for: a token costs 2.5 times its price with \`service_tier: priority\` (\`serviceTier\` of Google and Bedrock:
-  twice), six times with Claude's \`speed: fast\`, 1.1 times with \`inference_geo: us\`. These are the highest prices that the makers ask for any model, so that budgets hold.
-  A model without a known price counts as free; its calls are marked (\`price_known\` of the usage record, and the metric
+  mini and nano) from published tables that name OpenAI's page as their source. \`GET /models\` shows the prices that apply, and \`completions.prices\` overrides them, in USD per token.
+- **Missing prices.** Unconfirmed prices are left out, such as those of batches, and of cache writes for an hour on Bedrock, Vertex AI and Azure: such tokens cost as much as other tokens (a cache write for an hour as much as
+  one for five minutes). A model without a known price counts as free; its calls are marked (\`price_known\` of the usage record, and the metric
   \`completions_unpriced_calls_total\`).
+- **Faster and regional answers.** The table has no prices for these. If a caller asks for them, a token costs 2.5 times its price with \`service_tier: priority\` (twice with \`serviceTier\` of Google and Bedrock),
+  six times with Claude's \`speed: fast\`, and 1.1 times with \`inference_geo: us\`. These are the highest factors that the vendors charge for any model, so that budgets hold.
 - **Catalogue updates.** \`trestle models update [file or address]\` reads a catalogue in the format of https://models.dev/api.json, and
   \`completions.catalog_url\` names a URL that Trestle reads every day. Trestle checks a catalogue before it uses it, and keeps the last three
-  valid ones in the database, so a restart needs no network. An update overrides the built-in table. Models that the update lacks stay, and so do prices that it lacks, if its prices
-  of a prompt and an answer are the same. Besides the members of models.dev, \`cost\`
+  valid ones in the database, so a restart needs no network. An update overrides the built-in table. Models that the update lacks are kept, and so are prices that it lacks, if its prices
+  of a prompt and an answer are the same. In addition to the members of models.dev, \`cost\`
   may have \`cache_write_1h\`, \`input_image\` and \`batch\`, and a model \`thinking\` (\`style\`, \`efforts\`) and \`takes\` (\`sampling\`: how many of temperature and
   top_p together, \`max_temperature\`, \`claude\`, \`json_schema\`, \`json_with_tools\`, \`needs_proofs\`) ([decision 74](decisions/0074-catalogue-updates-go-over-the-built-in-table.md)).
 - **Abilities** (\`tools\`, \`structured_output\`, \`reasoning\`, \`temperature\`), modalities and dates are part of \`GET /v1/models\` if
