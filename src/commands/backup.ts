@@ -129,16 +129,23 @@ export function registerCopy(program: Command, context: CommandContext): void {
       const url = postgresUrl(String(options.to));
       const access = await commandAccess(options, context);
       const { copyDatabases } = await import('../platform/database/backup/copy-into.ts');
+      const { inspectCopyTarget } = await import('../platform/database/inspect-database.ts');
       const { openStoresAlone, storeDefinition } = await import('../system/stores.ts');
       const { SERVICE_NAMES } = await import('../system/settings.ts');
       const { refuseRunningInstances } = await import('../system/cluster.ts');
       await using opened = new AsyncDisposableStack();
       await refuseRunningInstances(access);
+      const targets = SERVICE_NAMES.map((name) => ({
+        ...storeDefinition(name),
+        location: { engine: 'postgres', url, schema: name } as const,
+        clock: access.clock,
+      }));
+      // Before the source is opened, because that brings its schema up to date.
+      for (const target of targets) await inspectCopyTarget(target, target.location, false);
       const databases = await openStoresAlone(access, opened);
-      const copies = SERVICE_NAMES.flatMap((name) => {
-        const from = databases.find((database) => database.name === name);
-        const location = { engine: 'postgres', url, schema: name } as const;
-        return from === undefined ? [] : [{ from, to: { ...storeDefinition(name), location, clock: access.clock } }];
+      const copies = targets.flatMap((to) => {
+        const from = databases.find(({ name }) => name === to.name);
+        return from === undefined ? [] : [{ from, to }];
       });
       const tables = await copyDatabases(copies);
       const copied = copies.map(({ to: { name } }, index) => ({ name, tables: tables[index] ?? [] }));

@@ -7,14 +7,27 @@ import { describeRunner } from '../bridge/runners/create-runners.ts';
 import { connectRunner, keyHashOf, runnerToken } from '../bridge/runners/runner-tunnel.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { createInstanceStore, createRunnerStore } from '../bridge/storage/instance-and-route-stores.ts';
-import { pause } from '../platform/clock/clock.ts';
+import { pause, repeat } from '../platform/clock/clock.ts';
 import { isWithin, settingEntries } from '../platform/config/setting-declaration.ts';
-import type { Database } from '../platform/database/database.ts';
+import type { Database, DatabaseLocation } from '../platform/database/database.ts';
+import { readDatabaseTime, readRows } from '../platform/database/inspect-database.ts';
+import { openDatabase } from '../platform/database/open-database.ts';
+import type { ConnectionPool } from '../platform/database/postgres/connection-pool.ts';
+import type { ClusterSchema } from '../platform/database/postgres/limit-buckets.ts';
 import { wakeUpStatements } from '../platform/database/postgres/wake-ups.ts';
 import { AppError } from '../platform/errors/app-error.ts';
+import { createSharedBuckets, createStoreWatch, type SharedLimits } from '../platform/limits/shared-buckets.ts';
+import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { SecretKeys } from '../platform/secrets/secret-keys.ts';
 import { type Settings, settingsDeclaration } from './settings.ts';
-import { dataFilesOf, openStores, type StoreAccessOptions } from './stores.ts';
+import {
+  existingDataFiles,
+  openStores,
+  placesOf,
+  postgresLocation,
+  type StoreAccessOptions,
+  storeLocation,
+} from './stores.ts';
 
 /** The instances that share a database, for operators: `trestle cluster` and `GET /api/system/instances`. */
 
@@ -110,10 +123,30 @@ export async function drainInstance(options: StoreAccessOptions, id: string, lef
  * Throws INSTANCES_RUNNING.
  */
 export async function refuseRunningInstances(options: StoreAccessOptions): Promise<void> {
-  if (options.settings.database.url === '') return;
-  const instances = await withBridgeStore(options, '', listInstances);
-  const running = instances.filter(({ state }) => state !== 'silent').map(({ id, address }) => `${id} (${address})`);
+  const { database } = options.settings;
+  if (database.url === '') return;
+  const instances = await findInstances(storeLocation(database, placesOf(options), 'bridge'));
+  const running = instances.map(({ id, address }) => `${id} (${address})`);
   if (running.length > 0) throw new AppError('INSTANCES_RUNNING', { instances: running.join(', ') });
+}
+
+interface FoundInstance {
+  readonly id: string;
+  readonly address: string;
+  /** The name of its data directory; empty for an instance of 0.1.0. */
+  readonly home: string;
+}
+
+/** The instances whose lease has not ended. Changes nothing, and reads any version of the schema. */
+export async function findInstances(location: DatabaseLocation): Promise<readonly FoundInstance[]> {
+  const column = 'heartbeat_at';
+  const rows = await readRows(location, { table: 'instances', column, order: column, direction: 'DESC' });
+  if (rows.length === 0) return [];
+  const now = (await readDatabaseTime(location)) ?? 0;
+  return rows
+    .filter((row) => now - Number(row[column]) <= DEAD_AFTER_MS)
+    .map(({ id, address, home = '' }) => ({ id: String(id), address: String(address), home: String(home) }))
+    .sort((one, other) => (one.id < other.id ? -1 : 1));
 }
 
 async function listInstances(database: Database<BridgeSchema>): Promise<readonly InstanceFacts[]> {
@@ -126,9 +159,41 @@ async function withBridgeStore<Result>(
   work: (database: Database<BridgeSchema>) => Promise<Result>,
 ): Promise<Result> {
   if (options.settings.database.url === '') throw new AppError('NEEDS_POSTGRES', { what });
-  const files = await dataFilesOf(options);
+  const files = await existingDataFiles(options);
   await using stores = await openStores({ ...options, names: ['bridge'], files, owner: 'command' });
   const { bridge } = stores.databases;
   if (bridge === undefined) throw new Error('the database of the bridge is not open');
   return await work(bridge);
+}
+
+const SWEEP_MS = 10 * 60_000;
+
+/** Limits that all instances of a PostgreSQL database count together; undefined on SQLite, where there is one. */
+export async function openSharedLimits(
+  { database: { url, listen_url: directUrl }, cluster }: Settings,
+  pool: ConnectionPool | undefined,
+  { clock, logger }: Pick<Runtime, 'clock' | 'logger'>,
+  opened: AsyncDisposableStack,
+): Promise<SharedLimits | undefined> {
+  if (pool === undefined) return undefined;
+  const { clusterMigrations, createBucketStore } = await import('../platform/database/postgres/limit-buckets.ts');
+  const location = postgresLocation({ url, directUrl, schema: 'cluster', pool });
+  const database = await openDatabase<ClusterSchema>({
+    name: 'cluster',
+    migrations: clusterMigrations,
+    location,
+    clock,
+  });
+  opened.defer(() => database.close());
+  const store = createBucketStore(database);
+  const onAway = (error: unknown) =>
+    logger.warn({ err: error, calls: cluster.limits_without_database }, 'limits cannot be counted: no database');
+  const watch = createStoreWatch({ clock, onAway });
+  const passWhenAway = cluster.limits_without_database === 'pass';
+  const buckets = createSharedBuckets({ store, clock, watch, passWhenAway });
+  opened.defer(() => buckets.stop());
+  const onError = (error: unknown) => logger.warn({ err: error }, 'old limits not removed');
+  const sweeping = repeat({ clock, pauseMs: SWEEP_MS, work: store.sweep, onError });
+  opened.defer(() => sweeping.stop());
+  return { buckets, watch, passWhenAway };
 }

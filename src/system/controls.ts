@@ -189,7 +189,8 @@ async function filesForCall(
   opened: AsyncDisposableStack,
 ): Promise<DataFiles> {
   if (MAKES_DATA.test(method)) return dataFilesOf(options);
-  if (!NEEDS_NO_DATA.test(method) || hasData(options)) return existingDataFiles(options);
+  if (!NEEDS_NO_DATA.test(method)) return existingDataFiles(options);
+  if (hasData(options)) return dataFilesOf(options);
   const folder = await mkdtemp(join(tmpdir(), 'trestle-'));
   opened.defer(() => rm(folder, { recursive: true }));
   return dataFiles(folder);

@@ -9,7 +9,8 @@ export const systemErrors = {
   },
   NO_DATA: {
     status: 404,
-    message: 'There is no Trestle data in {folder}; check --data-dir, or start the server once (trestle serve).',
+    message:
+      'There is no Trestle data in {folder}; check --data-dir and --database, or start the server once (trestle serve).',
   },
   ALREADY_RUNNING: {
     status: 500,

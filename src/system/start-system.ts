@@ -14,7 +14,7 @@ import type { Logger } from '../platform/log/logger.ts';
 import { withoutSlash } from '../platform/network-address/ip-address.ts';
 import { useOutgoingProxy } from '../platform/network-address/outgoing-proxy.ts';
 import type { Environment } from '../platform/runtime/runtime.ts';
-import { settingsDigest } from './cluster.ts';
+import { openSharedLimits, settingsDigest } from './cluster.ts';
 import { serveControls } from './controls.ts';
 import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
 import { PROGRAM_VERSION } from './environment.ts';
@@ -28,7 +28,7 @@ import {
   type Settings,
   settingsDeclaration,
 } from './settings.ts';
-import { checkStart, databaseFigures, openServerStores, openSharedLimits, withoutRepeats } from './stores.ts';
+import { checkStart, databaseFigures, openServerStores, withoutRepeats } from './stores.ts';
 import { type SettingsInForce, startSystemStatus } from './system-status.ts';
 
 interface SystemOptions {

@@ -5,20 +5,19 @@ import { bridgeMigrations } from '../bridge/storage/bridge-migrations.ts';
 import type { BridgeSchema } from '../bridge/storage/bridge-schema.ts';
 import { completionsMigrations } from '../completions/storage/completions-migrations.ts';
 import type { CompletionsSchema } from '../completions/storage/completions-schema.ts';
-import { type Clock, pause, repeat, systemClock, wakefulClock } from '../platform/clock/clock.ts';
+import { type Clock, pause, systemClock, wakefulClock } from '../platform/clock/clock.ts';
 import { callControlSocket } from '../platform/control-socket/control-socket.ts';
 import type { AnyDatabase, Database, DatabaseLocation } from '../platform/database/database.ts';
+import { inspectDatabase } from '../platform/database/inspect-database.ts';
 import type { DatabaseDefinition, Migration } from '../platform/database/migrations.ts';
 import { openDatabase } from '../platform/database/open-database.ts';
 import type { ConnectionPool } from '../platform/database/postgres/connection-pool.ts';
-import type { ClusterSchema } from '../platform/database/postgres/limit-buckets.ts';
 import { type OwnerKind, ownSqliteFile, parseOwner } from '../platform/database/sqlite/sqlite-file.ts';
 import { AppError } from '../platform/errors/app-error.ts';
 import type { FigureSource } from '../platform/http/http-metrics.ts';
 import { checkAddress, refusalToListen } from '../platform/http/listen-address.ts';
 import { RemoteError } from '../platform/json-rpc/envelope.ts';
-import { createSharedBuckets, createStoreWatch, type SharedLimits } from '../platform/limits/shared-buckets.ts';
-import type { Environment, Runtime } from '../platform/runtime/runtime.ts';
+import type { Environment } from '../platform/runtime/runtime.ts';
 import { type DataFiles, dataFiles, prepareDataDirectory } from './data-directory.ts';
 import { dataDirectory, listenAddress, SERVICE_NAMES, type ServiceName, type Settings } from './settings.ts';
 
@@ -206,9 +205,12 @@ export function dataFilesOf(options: StoreAccessOptions): Promise<DataFiles> {
   return prepareDataDirectory(placesOf(options).folder);
 }
 
-/** As `dataFilesOf`, for commands that need data. Throws NO_DATA, so that a mistyped folder does not become an empty installation. */
+/** As `dataFilesOf`, for commands that need data. Throws NO_DATA, so that a mistyped folder or URL does not become an empty installation. */
 export async function existingDataFiles(options: StoreAccessOptions): Promise<DataFiles> {
-  if (hasData(options)) return dataFilesOf(options);
+  const { database } = options.settings;
+  if (database.url === '' ? hasData(options) : await hasSchema(options)) return dataFilesOf(options);
+  if (database.url !== '')
+    throw new AppError('NO_DATA', { folder: `the database of ${URL.parse(database.url)?.host}` });
   const { folder } = placesOf(options);
   // A folder that this user may not read looks empty.
   if (existsSync(folder)) await prepareDataDirectory(folder);
@@ -221,33 +223,54 @@ export function hasData(options: StoreAccessOptions): boolean {
   return options.settings.database.url !== '' || SERVICE_NAMES.some((name) => existsSync(database(name)));
 }
 
+/** Whether a service has stored anything in the PostgreSQL database. Changes nothing. */
+async function hasSchema(options: StoreAccessOptions): Promise<boolean> {
+  for (const name of SERVICE_NAMES) {
+    const location = storeLocation(options.settings.database, placesOf(options), name);
+    if ((await inspectDatabase(storeDefinition(name), location)).exists) return true;
+  }
+  return false;
+}
+
 /** Returns the paths of the data, whether or not they exist. */
 export function placesOf({ settings, environment, homeDirectory }: StoreAccessOptions): DataFiles {
   return dataFiles(dataDirectory(settings, homeDirectory, environment.XDG_DATA_HOME));
 }
 
-/** Opens all databases for a command that works while no server runs: a running one is refused, with its process id. */
+/**
+ * Opens all databases for a command that works while no server runs: a running one is refused, with its process id. A schema that
+ * cannot be opened is found before another one is brought up to date.
+ */
 export async function openStoresAlone(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
 ): Promise<readonly AnyDatabase[]> {
   const files = await existingDataFiles(options);
+  const { database } = options.settings;
+  if (database.url !== '') {
+    for (const name of SERVICE_NAMES)
+      await inspectDatabase(storeDefinition(name), storeLocation(database, files, name));
+  }
   return opened.use(await openStores({ ...options, names: SERVICE_NAMES, files, owner: 'command' })).all;
 }
 
-/** The databases as they are now: each through the socket of the server that has it open, otherwise opened here. */
+/**
+ * The databases as they are now: each through the socket of the server that has it open, otherwise opened here. A schema of an
+ * older version stays as it is, so that a backup before an upgrade can be restored with that version.
+ */
 export async function copyableStores(
   options: StoreAccessOptions,
   opened: AsyncDisposableStack,
 ): Promise<readonly CopyableDatabase[]> {
   const files = await existingDataFiles(options);
+  const opening = { clock: options.clock, owner: 'command', opened, keepsSchema: true } as const;
   const stores: CopyableDatabase[] = [];
   for (const name of SERVICE_NAMES) {
     const location = storeLocation(options.settings.database, files, name);
     const onWait = () => options.say?.(waitText(files, [name]));
     const store = await throughServer(
       async () => (location.engine === 'sqlite' ? servedStore(name, files.controlSocket(name)) : undefined),
-      () => openStore(storeDefinition(name), location, { clock: options.clock, owner: 'command', opened, onWait }),
+      () => openStore(storeDefinition(name), location, { ...opening, onWait }),
       onWait,
     );
     stores.push(store);
@@ -308,6 +331,8 @@ function throwServers(cause: unknown): never {
 
 interface OpenStoreOptions extends Pick<OpenStoresOptions, 'clock' | 'owner'> {
   readonly opened: AsyncDisposableStack;
+  /** Leaves out the migrations that an existing database does not have yet. */
+  readonly keepsSchema?: boolean;
   /** Called when another process has the file for longer than a moment. */
   onWait(): void;
 }
@@ -316,53 +341,29 @@ interface OpenStoreOptions extends Pick<OpenStoresOptions, 'clock' | 'owner'> {
 async function openStore<Schema>(
   definition: DatabaseDefinition,
   location: DatabaseLocation,
-  { clock, owner, opened, onWait }: OpenStoreOptions,
+  { clock, owner, opened, keepsSchema = false, onWait }: OpenStoreOptions,
 ): Promise<Database<Schema>> {
   if (location.engine === 'sqlite') {
     const ownership = await sayWhenSlow(ownSqliteFile(location.file, owner), onWait);
     opened.defer(() => ownership.release());
   }
-  const database = await openDatabase<Schema>({ ...definition, location, clock });
+  const wanted = keepsSchema ? await asStored(definition, location) : definition;
+  const database = await openDatabase<Schema>({ ...wanted, location, clock });
   opened.defer(() => database.close());
   return database;
+}
+
+async function asStored(definition: DatabaseDefinition, location: DatabaseLocation): Promise<DatabaseDefinition> {
+  // A file is copied as it is; a schema is copied into one of this program.
+  const purpose = location.engine === 'postgres' ? 'copy' : 'serve';
+  const { exists, migrations } = await inspectDatabase(definition, location, purpose);
+  return exists ? { ...definition, migrations: definition.migrations.slice(0, migrations) } : definition;
 }
 
 async function openPool({ url, listen_url: directUrl, connections: size }: Settings['database']) {
   if (url === '') return undefined;
   const { openConnectionPool } = await import('../platform/database/postgres/connection-pool.ts');
   return openConnectionPool(url, { isPooled: directUrl !== '', size });
-}
-
-const SWEEP_MS = 10 * 60_000;
-
-/** Limits that all instances of a PostgreSQL database count together; undefined on SQLite, where there is one. */
-export async function openSharedLimits(
-  { database: { url, listen_url: directUrl }, cluster }: Settings,
-  pool: ConnectionPool | undefined,
-  { clock, logger }: Pick<Runtime, 'clock' | 'logger'>,
-  opened: AsyncDisposableStack,
-): Promise<SharedLimits | undefined> {
-  if (pool === undefined) return undefined;
-  const { clusterMigrations, createBucketStore } = await import('../platform/database/postgres/limit-buckets.ts');
-  const location = postgresLocation({ url, directUrl, schema: 'cluster', pool });
-  const database = await openDatabase<ClusterSchema>({
-    name: 'cluster',
-    migrations: clusterMigrations,
-    location,
-    clock,
-  });
-  opened.defer(() => database.close());
-  const store = createBucketStore(database);
-  const onAway = (error: unknown) =>
-    logger.warn({ err: error, calls: cluster.limits_without_database }, 'limits cannot be counted: no database');
-  const watch = createStoreWatch({ clock, onAway });
-  const passWhenAway = cluster.limits_without_database === 'pass';
-  const buckets = createSharedBuckets({ store, clock, watch, passWhenAway });
-  opened.defer(() => buckets.stop());
-  const onError = (error: unknown) => logger.warn({ err: error }, 'old limits not removed');
-  const sweeping = repeat({ clock, pauseMs: SWEEP_MS, work: store.sweep, onError });
-  opened.defer(() => sweeping.stop());
-  return { buckets, watch, passWhenAway };
 }
 
 /** One file per service, or one schema per service of a PostgreSQL database. */
@@ -383,7 +384,7 @@ interface PostgresPlace {
   readonly pool: ConnectionPool | undefined;
 }
 
-function postgresLocation({ url, directUrl, schema, pool }: PostgresPlace): DatabaseLocation {
+export function postgresLocation({ url, directUrl, schema, pool }: PostgresPlace): DatabaseLocation {
   return {
     engine: 'postgres',
     url,

@@ -3,6 +3,7 @@ import { copyFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
+import { Client } from 'pg';
 import { Type } from 'typebox';
 import { systemClock } from '../../src/platform/clock/clock.ts';
 import { serveControlSocket } from '../../src/platform/control-socket/control-socket.ts';
@@ -122,6 +123,28 @@ test('restore, copy and secret-key adopt are refused while a server uses the Pos
     const { code, stderr } = await runProgram([...command, ...place]);
     assert.equal(code, 0, stderr);
   }
+});
+
+test('a database without Trestle data stays as it is: commands that need data say so', async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  const place = ['--database', postgres.url, '--data-dir', await temporaryFolder(t)];
+  const folder = join(await temporaryFolder(t), 'backup');
+  for (const command of [['backup', folder], ['cluster'], ['user', 'list'], ['secret-key', 'adopt']]) {
+    const { code, stderr } = await runProgram([...command, ...place]);
+    assert.equal(code, 78, stderr);
+    assert.match(
+      stderr,
+      /There is no Trestle data in the database of 127\.0\.0\.1:\d+; check --data-dir and --database/,
+    );
+  }
+  const client = new Client({ connectionString: postgres.url });
+  await client.connect();
+  const { rows } = await client.query(
+    "SELECT 1 FROM pg_namespace WHERE nspname IN ('bridge', 'completions', 'accounts')",
+  );
+  await client.end();
+  assert.deepEqual(rows, []);
 });
 
 test('O-12: all data is copied to PostgreSQL, where the program then runs, twice at the same time', async (t) => {

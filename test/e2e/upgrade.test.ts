@@ -22,6 +22,8 @@ const SERVICES: Readonly<Record<string, readonly Migration[]>> = {
   completions: completionsMigrations,
   accounts: accountsMigrations,
 };
+const OLD_INSTANCE =
+  "INSERT INTO bridge.instances (id, version, address, started_at, heartbeat_at) VALUES ('ins_old', '0.1.0', '', $1, $1)";
 /** Old rows must not be swept during the test. */
 const KEEP_EVERYTHING = { events: '36500d', jobs: '36500d', usage: '36500d', audit: '36500d' };
 
@@ -33,27 +35,12 @@ test('the data of release 0.1.0 is served by this one: SQLite', async (t) => {
 test('the data of release 0.1.0 is served by this one: PostgreSQL', async (t) => {
   const postgres = await startPostgres();
   t.after(() => postgres.stop());
-  const old = await unpackFixture(t);
-  for (const [name, migrations] of Object.entries(SERVICES)) {
-    const engine = await openEngine({ engine: 'sqlite', file: join(old, `${name}.db`) });
-    try {
-      const released = migrations.slice(0, facts.counts[name]?.schema_migrations);
-      await migrate(engine, { name, migrations: released }, systemClock, { engine: 'sqlite', file: '' });
-      const location = { engine: 'postgres', url: postgres.url, schema: name } as const;
-      await engine.snapshot((source) =>
-        copyInto(source, { name, migrations: released, location, clock: systemClock, replace: true }),
-      );
-    } finally {
-      await engine.close();
-    }
-  }
+  await fillAsReleased(t, postgres.url);
   const client = new Client({ connectionString: postgres.url });
   await client.connect();
   // An instance of 0.1.0 that runs: it has no fence, so that both versions at the same time would lose what is stored.
-  const beat =
-    "INSERT INTO bridge.instances (id, version, address, started_at, heartbeat_at) VALUES ('ins_old', '0.1.0', '', $1, $1)";
   // Ahead, so that a slow start still finds it fresh.
-  await client.query(beat, [Date.now() + 120_000]);
+  await client.query(OLD_INSTANCE, [Date.now() + 120_000]);
   const args = ['serve', '--data-dir', await temporaryFolder(t), '--listen', '127.0.0.1:0', '--database', postgres.url];
   const { code, stderr } = await runProgram(args, { environment: { TRESTLE_SECRET_KEY: await fixtureSecretKey() } });
   assert.notEqual(code, 0);
@@ -74,6 +61,68 @@ test('a backup of the data of release 0.1.0, taken by this release, is restored'
   assert.equal(restore.code, 0, restore.stderr);
   await checkUpgraded(await startUpgraded(t, fresh, []));
 });
+
+test('commands that only copy, or that refuse, leave a PostgreSQL schema of 0.1.0 as it is', async (t) => {
+  const postgres = await startPostgres();
+  t.after(() => postgres.stop());
+  await fillAsReleased(t, postgres.url);
+  const client = new Client({ connectionString: postgres.url });
+  await client.connect();
+  const migrations = async () => {
+    const all = Object.keys(SERVICES).map(
+      (name) => `SELECT '${name}' AS name, count(*) FROM ${name}.schema_migrations`,
+    );
+    return (await client.query(all.join(' UNION ALL '))).rows;
+  };
+  const before = await migrations();
+  const folder = join(await temporaryFolder(t), 'backup');
+  const dataDirectory = await temporaryFolder(t);
+  const run = async (command: readonly string[], environment: Readonly<Record<string, string>>) => {
+    const place = ['--database', postgres.url, '--data-dir', dataDirectory];
+    const { code, stderr } = await runProgram([...command, ...place], { environment });
+    assert.deepEqual(await migrations(), before, command.join(' '));
+    return [code, stderr] as const;
+  };
+  const own = { TRESTLE_SECRET_KEY: await fixtureSecretKey() };
+  const other = { TRESTLE_SECRET_KEY: Buffer.alloc(32, 9).toString('base64') };
+  assert.deepEqual(await run(['backup', folder], own), [0, '']);
+  const refused: readonly (readonly [string, number, readonly string[], Readonly<Record<string, string>>])[] = [
+    ['is not empty', 1, ['restore', folder], own],
+    ['is not empty', 1, ['copy', '--to', postgres.url], own],
+    ['encrypted with another secret key', 78, ['restore', folder, '--replace'], other],
+  ];
+  for (const [reason, expected, command, environment] of refused) {
+    const [code, stderr] = await run(command, environment);
+    assert.deepEqual([code, stderr.includes(reason)], [expected, true], stderr);
+  }
+  await client.query(OLD_INSTANCE, [Date.now() + 120_000]);
+  for (const command of [
+    ['restore', folder, '--replace'],
+    ['copy', '--to', postgres.url],
+    ['secret-key', 'adopt'],
+  ]) {
+    const [code, stderr] = await run(command, own);
+    assert.deepEqual([code, /Servers use this PostgreSQL database: ins_old/.test(stderr)], [1, true], stderr);
+  }
+  await client.end();
+});
+
+async function fillAsReleased(t: TestContext, url: string): Promise<void> {
+  const old = await unpackFixture(t);
+  for (const [name, migrations] of Object.entries(SERVICES)) {
+    const engine = await openEngine({ engine: 'sqlite', file: join(old, `${name}.db`) });
+    try {
+      const released = migrations.slice(0, facts.counts[name]?.schema_migrations);
+      await migrate(engine, { name, migrations: released }, systemClock, { engine: 'sqlite', file: '' });
+      const location = { engine: 'postgres', url, schema: name } as const;
+      await engine.snapshot((source) =>
+        copyInto(source, { name, migrations: released, location, clock: systemClock, replace: true }),
+      );
+    } finally {
+      await engine.close();
+    }
+  }
+}
 
 async function startUpgraded(t: TestContext, dataDirectory: string, args: readonly string[]): Promise<RunningProgram> {
   const config = join(await temporaryFolder(t), 'trestle.yaml');

@@ -121,17 +121,17 @@ export async function migrate(
 
 /**
  * For a database that must not be changed. A newer schema that this program can read is accepted where it is to be served, not
- * where it is to be copied into an older one.
+ * where it is to be copied into an older one. Returns how many of this program's migrations it has.
  */
 export async function refuseNewerSchema(
   connection: SqlConnection,
   { name, migrations }: DatabaseDefinition,
   purpose: 'serve' | 'copy',
-): Promise<void> {
+): Promise<number> {
   const isServed = purpose === 'serve' && (await hasColumn(connection, MIGRATIONS_TABLE, READABLE_SINCE));
   const columns = isServed ? `id, checksum, ${READABLE_SINCE}` : 'id, checksum';
   const { rows } = await runner(connection)(`SELECT ${columns} FROM ${MIGRATIONS_TABLE} ORDER BY id`);
-  missingMigrations(name, planMigrations(connection.engine, migrations), rows);
+  return migrations.length - missingMigrations(name, planMigrations(connection.engine, migrations), rows).length;
 }
 
 async function runMigrations(given: MigrationRun): Promise<void> {

@@ -10,6 +10,7 @@ import type { Clock } from '../../clock/clock.ts';
 import { AppError, errorCode } from '../../errors/app-error.ts';
 import { exists, makeFolder } from '../../files/make-folder.ts';
 import type { Database, DatabaseLocation, Engine, SqlConnection } from '../database.ts';
+import { inspectCopyTarget } from '../inspect-database.ts';
 import { type DatabaseDefinition, migrate, refuseNewerSchema } from '../migrations.ts';
 import { openEngine } from '../open-engine.ts';
 import {
@@ -211,7 +212,7 @@ export async function restoreDatabases(restore: Restore): Promise<BackupManifest
     for (const { location } of targets) {
       if (location.engine === 'sqlite') owned.push(await ownSqliteFile(location.file, 'command'));
     }
-    if (!replace) for (const target of targets) await refuseFilledFile(target);
+    for (const target of targets) await inspectTarget(target, replace);
     await restore.beforeChange?.(manifest);
     await putBack(prepared, clock, replace);
   } finally {
@@ -237,8 +238,11 @@ async function checkBackup(folder: string, manifest: BackupManifest, target: Res
   return file;
 }
 
-async function refuseFilledFile({ name, location }: RestoreTarget): Promise<void> {
-  if (location.engine !== 'sqlite' || (await sizeOf(location.file)) === 0) return;
+/** A file is replaced as it is, whatever it holds; a schema is brought up to date and filled. */
+async function inspectTarget(target: RestoreTarget, replace: boolean): Promise<void> {
+  const { name, location } = target;
+  if (location.engine === 'postgres') return inspectCopyTarget(target, location, replace);
+  if (replace || (await sizeOf(location.file)) === 0) return;
   if (await useSqliteFile(location.file, 'write', holdsRows)) throw new AppError('STORAGE_NOT_EMPTY', { name });
 }
 
