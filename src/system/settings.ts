@@ -137,7 +137,8 @@ const settingsSchema = setting.group('Settings that all services share.', {
     level: setting.choice(['debug', 'info', 'warn', 'error', 'silent'], {
       default: 'info',
       flag: '--log-level',
-      description: 'Lines of this level and above are logged.',
+      description:
+        'Lines of this level and above are logged. A request is `info`; `/healthz`, `/readyz` and `/metrics` are `debug` unless they fail.',
     }),
     format: setting.choice(['auto', 'json', 'text'], {
       default: 'auto',

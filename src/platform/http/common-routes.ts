@@ -23,7 +23,7 @@ interface CommonRoutesOptions {
 }
 
 /** These answer while the listener drains, and are asked by machines that need no credential. */
-const probePaths: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
+export const probePaths: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
 
 const Health = Type.Object({ status: Type.Literal('ok') });
 const Readiness = Type.Object({

@@ -6,7 +6,13 @@ import type { LogFields } from '../log/logger.ts';
 import { createAddressMatcher, type ListenAddress } from '../network-address/ip-address.ts';
 import { afterReads, Bag } from '../queue/after-reads.ts';
 import type { Runtime } from '../runtime/runtime.ts';
-import { createCommonSurface, createReadiness, createRequestCheck, type ReadinessCheck } from './common-routes.ts';
+import {
+  createCommonSurface,
+  createReadiness,
+  createRequestCheck,
+  probePaths,
+  type ReadinessCheck,
+} from './common-routes.ts';
 import { preflightRoutes } from './cross-origin.ts';
 import type { HttpMetrics, RouteMeter } from './http-metrics.ts';
 import {
@@ -72,7 +78,10 @@ function createRequestRecord(options: RequestRecordOptions): RequestRecord {
     (state.row?.meter ?? unmatched(state.method)).observe(status, elapsed / 1000);
     const cut = !this.writableFinished && state.rawStatus === 0;
     const ms = Math.round(elapsed * 10) / 10;
-    if (requestLines !== undefined && state.row !== undefined && state.about === undefined && hasOwnId(state)) {
+    if (state.row !== undefined && status < 400 && probePaths.has(state.row.path)) {
+      // Balancers and monitors ask every second: these lines would be most of the log, and tell nothing.
+      if (logger.isLevelEnabled('debug')) logger.debug(fieldsOf(state, status, ms, cut), 'request');
+    } else if (requestLines !== undefined && state.row !== undefined && state.about === undefined && hasOwnId(state)) {
       requestLines.write(finishedLine(state, state.row.path, status, ms, cut));
     } else if (logger.isLevelEnabled('info')) {
       logger.info(fieldsOf(state, status, ms, cut), 'request');

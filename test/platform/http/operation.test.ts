@@ -144,6 +144,31 @@ test('B-29: one log line per request, with the pattern of its route and no word 
   assert.doesNotMatch(JSON.stringify(lines), /secret/);
 });
 
+/** As pino writes it. */
+const DEBUG = 20;
+
+test('questions of balancers and monitors are not logged, unless they fail', async (t) => {
+  let isUp = true;
+  const readinessChecks = {
+    store: () => {
+      if (!isUp) throw new Error('away');
+    },
+  };
+  const lines: string[] = [];
+  const requestLines = { write: (line: string) => lines.push(line) };
+  const { url, log } = await startListener(t, { surfaces: [surfaceOf({})], readinessChecks, requestLines });
+  for (const path of ['/healthz', '/readyz', '/metrics']) assert.equal((await fetch(url + path)).status, 200);
+  isUp = false;
+  assert.equal((await fetch(`${url}/readyz`)).status, 503);
+  await until('the line of the check that failed', () => lines.length > 0);
+  assert.deepEqual(
+    lines.map((line) => JSON.parse(line)).map(({ route, status }) => [route, status]),
+    [['/readyz', 503]],
+  );
+  const levels = log.filter(({ msg }) => msg === 'request').map(({ level }) => level);
+  assert.deepEqual(levels, Array(3).fill(DEBUG));
+});
+
 test('B-29: the quick way for request lines takes only what holds nothing of the caller', async (t) => {
   const routes = [routeOf({ path: '/lab/items/:id' })];
   const lines: Record<string, unknown>[] = [];
