@@ -108,6 +108,13 @@ test('restore, copy and secret-key adopt are refused while a server uses the Pos
     instances: readonly { id: string; address: string }[];
   };
   const [own] = instances;
+  // The port that the server holds is in order.
+  const listen = ['--listen', `127.0.0.1:${server.port}`, '--data-dir', server.dataDirectory];
+  const doctor = await runProgram(['doctor', '--database', postgres.url, ...listen]);
+  assert.equal(doctor.code, 0, doctor.stdout);
+  assert.match(doctor.stdout, /ok +server +runs \(ins_\w+\)\n[\s\S]*ok +port +127\.0\.0\.1:\d+, held by the server\n/);
+  const elsewhere = await runProgram(['doctor', ...listen.slice(0, 2), ...place]);
+  assert.match(elsewhere.stdout, /broken +port +Port \d+ on 127\.0\.0\.1 is in use/);
   // Nothing is copied there: it is not reached before the refusal.
   const copy = ['copy', '--to', 'postgres://nobody@127.0.0.1:1/none'];
   for (const command of [['restore', folder, '--replace'], copy, ['secret-key', 'adopt']]) {

@@ -105,6 +105,9 @@ export async function readHome(dataDirectory: string, makeName: () => string): P
   return (await readName(file)) ?? name;
 }
 
+/** The name of a data directory, without creating it; undefined where no instance has worked there. */
+export const findHome = (dataDirectory: string): Promise<string | undefined> => readName(join(dataDirectory, 'home'));
+
 /** File systems such as those of some network shares have no hard links. */
 const NO_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 

@@ -54,7 +54,7 @@ async function findAll(options: StoreAccessOptions, files: DataFiles): Promise<r
   const { settings, environment, homeDirectory, clock } = options;
   const folder = await dataDirectoryFinding(files.folder);
   const usable = folder.state !== 'broken';
-  const server = usable ? await runningServer(files) : undefined;
+  const server = usable ? await runningServer(settings, files) : undefined;
   const stored = usable
     ? [
         ...(server === undefined ? [] : [server.finding]),
@@ -71,7 +71,7 @@ async function findAll(options: StoreAccessOptions, files: DataFiles): Promise<r
     runtimeFinding(process.version),
     folder,
     ...stored,
-    await portFinding(settings, server?.pid),
+    await portFinding(settings, server),
     ...accessFindings(settings, listenAddress(settings).host),
     registrationFinding(settings, usable ? await setupChoices(settings, files) : []),
     ...(await issuerFindings(settings, clock)),

@@ -1,7 +1,8 @@
-import { mkdtemp, realpath, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, realpath, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LEGACY_PLAN } from '../../accounts/owners.ts';
 import type { SetupChoice } from '../../accounts/setup/setup-choices.ts';
+import { findHome } from '../../bridge/instances/open-instance.ts';
 import { createPrivatePlaces } from '../../bridge/sessions/private-places.ts';
 import { callControlSocket } from '../../platform/control-socket/control-socket.ts';
 import { countRows, inspectDatabase, readDatabaseTime, readRows } from '../../platform/database/inspect-database.ts';
@@ -11,6 +12,7 @@ import { describeError, platformErrors } from '../../platform/errors/error-table
 import { exists } from '../../platform/files/make-folder.ts';
 import { checkAddress } from '../../platform/http/listen-address.ts';
 import { readSecretKeys } from '../../platform/secrets/secret-keys.ts';
+import { findInstances } from '../cluster.ts';
 import { type DataFiles, opens, prepareDataDirectory } from '../data-directory.ts';
 import { listenAddress, SERVICE_NAMES, type Settings } from '../settings.ts';
 import { storeDefinition, storeLocation } from '../stores.ts';
@@ -142,10 +144,15 @@ export async function databaseClockFindings(
 
 const STATUS_TIMEOUT_MS = 2000;
 
+interface FoundServer {
+  /** Undefined where it cannot be known. */
+  readonly pid: number | undefined;
+  readonly finding: Finding;
+}
+
 /** The process that serves this data directory, if one runs. One that does not answer is named by its lock. */
-export async function runningServer(
-  files: DataFiles,
-): Promise<{ readonly pid: number | undefined; readonly finding: Finding } | undefined> {
+export async function runningServer(settings: Settings, files: DataFiles): Promise<FoundServer | undefined> {
+  if (settings.database.url !== '') return runningInstance(settings, files);
   for (const name of SERVICE_NAMES) {
     const asked = callControlSocket(files.controlSocket(name), 'status', {}, STATUS_TIMEOUT_MS);
     const answer = await asked.catch((error) => {
@@ -162,6 +169,17 @@ export async function runningServer(
     return { pid, finding: broken('server', `runs but does not respond; if it hangs, ${end} and start it again`) };
   }
   return undefined;
+}
+
+/** On PostgreSQL no socket tells who serves a data directory, but the list of instances names it, or that of a worker. */
+async function runningInstance(settings: Settings, files: DataFiles): Promise<FoundServer | undefined> {
+  const found = await findInstances(storeLocation(settings.database, files, 'bridge')).catch(() => []);
+  if (found.length === 0) return undefined;
+  const workers = await readdir(join(files.folder, 'workers')).catch(() => []);
+  const folders = [files.folder, ...workers.map((name) => join(files.folder, 'workers', name))];
+  const homes = await Promise.all(folders.map((folder) => findHome(folder).catch(() => undefined)));
+  const ids = found.filter(({ home }) => home !== '' && homes.includes(home)).map(({ id }) => id);
+  return ids.length === 0 ? undefined : { pid: undefined, finding: fine('server', `runs (${ids.join(', ')})`) };
 }
 
 /** Inspects each database as a start would find it, and changes nothing; then the key that they are encrypted with. */
@@ -220,7 +238,7 @@ export async function webhookFindings(settings: Settings, files: DataFiles): Pro
 const timeText = (at: unknown) => new Date(Number(at)).toISOString();
 
 /** Whether the address can be opened now. An address of the running server is in order. */
-export async function portFinding(settings: Settings, serverPid: number | undefined): Promise<Finding> {
+export async function portFinding(settings: Settings, server: FoundServer | undefined): Promise<Finding> {
   const address = listenAddress(settings);
   const text = `${address.host}:${address.port}`;
   try {
@@ -228,8 +246,10 @@ export async function portFinding(settings: Settings, serverPid: number | undefi
     return fine('port', `${text} is free`);
   } catch (error) {
     const { code, message, details } = describeError(platformErrors, error);
-    if (code === 'PORT_IN_USE' && serverPid !== undefined && details.pid === serverPid) {
-      return fine('port', `${text}, held by the server (pid ${serverPid})`);
+    if (code === 'PORT_IN_USE' && server?.finding.state === 'ok') {
+      // The list of instances knows no process.
+      if (server.pid === undefined) return fine('port', `${text}, held by the server`);
+      if (server.pid === details.pid) return fine('port', `${text}, held by the server (pid ${server.pid})`);
     }
     return broken('port', message);
   }
