@@ -46,6 +46,16 @@ for (const [what, text, host] of [
   });
 }
 
+test('doctor says where mails stay while others can reach the program and no mail server is named', () => {
+  const name = 'accounts.smtp.host';
+  assert.match(notesOf(PUBLIC).get(name) ?? '', /reach nobody.*outbox folder.*name a mail server/);
+  assert.ok(notesOf('{}', '0.0.0.0').has(name));
+  assert.equal(notesOf('{}').has(name), false, 'on this machine alone');
+  const named = 'accounts: { public_url: "https://a.example", smtp: { host: mail.example, from: "t@a.example" } }';
+  assert.equal(notesOf(named).has(name), false);
+  assert.equal(notesOf('accounts: { issuer: "https://a.example" }', '0.0.0.0').has(name), false, 'people of another');
+});
+
 test('DA-1: doctor warns of open registration only with a plan that pays', () => {
   const paying = 'plans: { pro: { models: ["*"], budget: { usd: 5 } } }\naccounts: { default_plan: pro';
   const warning = /open, and the plan "pro" pays/;

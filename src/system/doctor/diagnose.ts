@@ -90,7 +90,7 @@ interface NamedToken {
 
 /** Reports weak tokens, and missing ones if other machines can reach the address. */
 export function accessFindings(settings: Settings, host: string): readonly Finding[] {
-  const { bridge, completions, distributed } = settings;
+  const { accounts, bridge, completions, distributed } = settings;
   const tokens: readonly NamedToken[] = [
     { name: 'BRIDGE_AUTH_TOKEN', value: bridge.auth_token, needed: bridge.review_auth_token === '' },
     { name: 'BRIDGE_REVIEW_AUTH_TOKEN', value: bridge.review_auth_token, needed: false },
@@ -105,11 +105,12 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
     return [weakness === undefined ? fine(name, 'set') : note(name, `weak: ${weakness}`)];
   });
   const isOpen = bridge.auth_token === '' && bridge.review_auth_token === '';
-  const isBehindProxy = !isLoopbackUrl(settings.accounts.public_url);
+  const isBehindProxy = !isLoopbackUrl(accounts.public_url);
   return [
     ...findings,
     ...(isOpen && bridge.allowed_origins.length === 0 ? [OPEN_TO_PAGES] : []),
     ...(isBehindProxy && !exposed && settings.trusted_proxies.length === 0 ? [UNKNOWN_PROXY] : []),
+    ...((isBehindProxy || exposed) && accounts.smtp.host === '' && accounts.issuer === '' ? [NO_MAIL_SERVER] : []),
     ...consoleFindings(settings),
   ];
 }
@@ -118,6 +119,12 @@ export function accessFindings(settings: Settings, host: string): readonly Findi
 const UNKNOWN_PROXY = note(
   'trusted_proxies',
   'accounts.public_url goes through a proxy, but no proxy is listed: everyone seems to come from one address, so one person can use up the limits of all; list the address of the proxy',
+);
+
+/** Codes and links are then for those who can read the folder: nobody else can register or set a forgotten password. */
+const NO_MAIL_SERVER = note(
+  'accounts.smtp.host',
+  'not set: mails reach nobody, and become files in the outbox folder of the data directory; name a mail server',
 );
 
 function isLoopbackUrl(address: string): boolean {
