@@ -9,8 +9,8 @@ import type { SharedLimits } from '../platform/limits/shared-buckets.ts';
 import type { Logger } from '../platform/log/logger.ts';
 import type { Runtime } from '../platform/runtime/runtime.ts';
 import type { PriceOf } from './apis/prices.ts';
-import type { Admissions } from './keys/admission.ts';
-import { createApiBudgets, createBudgets } from './keys/budgets.ts';
+import { type Admissions, costsByApi, type SettledCall } from './keys/admission.ts';
+import { type ApiBudgets, createApiBudgets, createBudgets } from './keys/budgets.ts';
 import { chargesOf, createAdmissions } from './keys/create-admissions.ts';
 import { createKeyLookup } from './keys/issued-key.ts';
 import { createKeyAccess, type KeyAccess } from './keys/key-access.ts';
@@ -153,7 +153,7 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     priceOf,
     keepsContent: settings.store_content,
     observers: [
-      (call) => meter.observe(apis?.charged(call) ?? call),
+      (call) => meter.observe(apis === undefined ? call : chargedAt(apis, call)),
       figures.observe,
       ...(spans === undefined ? [] : [spans.observe]),
     ],
@@ -211,8 +211,8 @@ export function createMeteredKeys(options: MeteredKeysOptions): MeteredKeys {
     batches: {
       priceOf,
       chargesOf(holder, api) {
-        const charges = chargesOf(holder, clock.now());
-        return apis?.charged({ outcome: { api }, costNano: 1, charges }).charges ?? charges;
+        const charge = apis?.chargeOf(api);
+        return [...chargesOf(holder, clock.now()), ...(charge === undefined ? [] : [charge])];
       },
       correct: (call, estimate) =>
         meter.correct(call, estimate, () => {
@@ -247,4 +247,14 @@ function logLosses(logger: Logger, clock: Pick<Clock, 'monotonic'>) {
     logger.warn({ what, count: since }, 'usage was not stored');
     since = 0;
   };
+}
+
+/** Returns a call with the charges for the budgets of the APIs at which it cost something. */
+function chargedAt(apis: ApiBudgets, call: SettledCall): SettledCall {
+  if (call.costNano === 0) return call;
+  const charges = [...costsByApi(call)].flatMap(([api, costNano]) => {
+    const charge = costNano === 0 ? undefined : apis.chargeOf(api);
+    return charge === undefined ? [] : [{ ...charge, costNano }];
+  });
+  return charges.length === 0 ? call : { ...call, charges: [...(call.charges ?? []), ...charges] };
 }

@@ -121,6 +121,25 @@ export function costOf(price: Price, tokens: TokenCounts): number {
   return Math.min(nano + Math.round(pico / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
 }
 
+/** What one target used, for an answer or for a try that failed. */
+export interface UsedAt {
+  readonly api: string;
+  readonly upstreamModel: string;
+  readonly usage: Usage | undefined;
+  /** How many times the price a token cost. Absent: once. */
+  readonly priceFactor?: number;
+}
+
+/** Prices what one target used. `isKnown` is false where something of it has no known price. */
+export function priceUsage(priceOf: PriceOf, { api, upstreamModel, usage, priceFactor: factor }: UsedAt) {
+  const tokens = countTokens(usage);
+  const price = priceOf(api, upstreamModel);
+  const { prompt, completion, images = 0, seconds = 0, characters = 0, searches = 0, otherTools = 0 } = tokens;
+  const used = prompt + completion + images + seconds + characters + searches + otherTools;
+  const costNano = costOf(price, factor === undefined ? tokens : { ...tokens, factor });
+  return { tokens, costNano, isKnown: used === 0 || knowsCost(price, tokens) };
+}
+
 /** Whether `costOf` has all that a call costs. Without the fee of a tool that ran, it is too low. */
 export function knowsCost({ known, knowsSearch }: Price, { searches = 0, otherTools = 0 }: TokenCounts): boolean {
   return known && otherTools === 0 && (searches === 0 || knowsSearch);

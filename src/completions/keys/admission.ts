@@ -3,7 +3,7 @@ import type { Bucket, Owner } from '../../platform/identity/owner.ts';
 import { ownersSought, type Principal } from '../../platform/identity/principal.ts';
 import type { Bagged } from '../../platform/queue/after-reads.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
-import { costOf, countTokens, knowsCost, type PriceOf } from '../apis/prices.ts';
+import { type PriceOf, priceUsage, type UsedAt } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import type { ApiBudgets } from './budgets.ts';
 
@@ -140,12 +140,14 @@ export type CallOperation =
   | 'batch';
 
 /** The result of a call, for metering. */
-export interface CallOutcome {
+export interface CallOutcome extends UsedAt {
   readonly model: string;
   /** The API of the target that responded, or that was tried last; empty if none was tried. */
   readonly api: string;
-  readonly upstreamModel: string;
+  /** All that the call used, also for tries that failed. */
   readonly usage: Usage | undefined;
+  /** The parts of `usage` with the target of each, because each has its own price. Absent: all of it is that of the target above. */
+  readonly usedBy?: readonly UsedAt[];
   /** Trestle counted the usage, because the upstream sent none. */
   readonly estimated: boolean;
   readonly outcome: 'ok' | 'error' | 'aborted' | 'partial' | 'cached';
@@ -156,8 +158,6 @@ export interface CallOutcome {
   /** To the first event of a stream; equal to `durationMs` otherwise. */
   readonly firstTokenMs: number;
   readonly requestId: string;
-  /** How many times the price a token cost, because of what the request asked for. Absent: once. */
-  readonly priceFactor?: number;
   /** The operation, if it was not a chat. */
   readonly operation?: CallOperation;
   /** Request and response, as JSON. Only set if the admission keeps content. */
@@ -171,10 +171,9 @@ export interface Admission {
   /** Whether `outcome.content` is stored, and so must be set. */
   readonly keepsContent: boolean;
   /**
-   * Feeds limits, budget, usage records, metrics and spans. Returns the cost of the call in nano-USD; undefined when the
-   * price is not known.
+   * Feeds limits, budget, usage records, metrics and spans. Returns the call with its cost; undefined if it was settled before.
    */
-  settle(outcome: CallOutcome): number | undefined;
+  settle(outcome: CallOutcome): SettledCall | undefined;
 }
 
 /** Applies limits and budgets of keys and of their owners to every call. */
@@ -200,14 +199,18 @@ export interface SettledCall {
   readonly priceKnown: boolean;
   /** The budgets that it counts for, each with its period. */
   readonly charges?: readonly Charge[];
+  /** The cost by API, if tries that failed were charged too. Absent: all of it is that of the API that answered. */
+  readonly costs?: ReadonlyMap<string, number>;
 }
 
 /** Where the cost of a call is added up. */
 export interface Charge {
-  /** Of a key, or of a person (`user:usr_...`). */
+  /** Of a key, of a person (`user:usr_...`) or of an API (`api:openai`). */
   readonly bucket: string;
   /** `2030-01-31`, `2030-01` or `total`. */
   readonly period: string;
+  /** The part of the cost that counts here. Absent: all of it. */
+  readonly costNano?: number;
 }
 
 /** Observes every call that has ended. It must be fast, and must not throw. */
@@ -215,14 +218,25 @@ export type CallObserver = (call: SettledCall) => void;
 
 /** Computes the cost of a call. A response from the cache costs nothing, because no model was used. */
 export function priceCall(holder: KeyHolder, outcome: CallOutcome, priceOf: PriceOf): SettledCall {
-  const tokens = countTokens(outcome.outcome === 'cached' ? undefined : outcome.usage);
-  const { prompt: promptTokens, completion: completionTokens } = tokens;
-  const price = priceOf(outcome.api, outcome.upstreamModel);
-  const { priceFactor: factor } = outcome;
-  const costNano = costOf(price, factor === undefined ? tokens : { ...tokens, factor });
-  const { images = 0, seconds = 0, characters = 0 } = tokens;
-  const { searches = 0, otherTools = 0 } = tokens;
-  const used = promptTokens + completionTokens + images + seconds + characters + searches + otherTools;
-  const priceKnown = knowsCost(price, tokens) || used === 0;
-  return { holder, outcome, promptTokens, completionTokens, costNano, priceKnown };
+  const { usedBy } = outcome;
+  const priced = priceUsage(priceOf, outcome.outcome === 'cached' ? { ...outcome, usage: undefined } : outcome);
+  const { prompt: promptTokens, completion: completionTokens } = priced.tokens;
+  if (usedBy === undefined) {
+    return { holder, outcome, promptTokens, completionTokens, costNano: priced.costNano, priceKnown: priced.isKnown };
+  }
+  const costs = new Map<string, number>();
+  let costNano = 0;
+  let priceKnown = true;
+  for (const part of usedBy) {
+    const cost = priceUsage(priceOf, part);
+    costs.set(part.api, (costs.get(part.api) ?? 0) + cost.costNano);
+    costNano += cost.costNano;
+    priceKnown &&= cost.isKnown;
+  }
+  return { holder, outcome, promptTokens, completionTokens, costNano, priceKnown, costs };
+}
+
+/** Returns the cost of a call in nano-USD by API. */
+export function costsByApi({ outcome, costNano, costs }: SettledCall): ReadonlyMap<string, number> {
+  return costs ?? new Map([[outcome.api, costNano]]);
 }

@@ -29,7 +29,7 @@ export interface BudgetReservation {
 
 /** So much of a budget is spent. */
 export interface BudgetAlert {
-  /** `key_...`, `user:...` or `team:...`. */
+  /** `key_...`, `user:...`, `team:...` or `api:...`. */
   readonly bucket: string;
   /** 50, 80 or 100. */
   readonly percent: number;
@@ -237,22 +237,15 @@ export function periodEndsAfterMs(period: Budget['period'], now: number): number
 export interface ApiBudgets {
   /** Sets aside what a call may cost at each API, by its id. Resolves after the first read of what was spent. */
   reserve(costs: ReadonlyMap<string, number>): Promise<ApiReservation>;
-  /** The call with the charge for the budget of the API that answered it. */
-  charged<Call extends ChargedCall>(call: Call): Call;
-}
-
-/** What a call that has ended must tell. */
-interface ChargedCall {
-  readonly outcome: { readonly api: string };
-  readonly costNano: number;
-  readonly charges?: readonly { readonly bucket: string; readonly period: string }[];
+  /** Where a cost at an API is added up; undefined for an API without a budget. */
+  chargeOf(api: string): { readonly bucket: string; readonly period: string } | undefined;
 }
 
 export interface ApiReservation {
   /** True for an API without a budget. */
   hasRoom(api: string): boolean;
-  /** Puts what the call cost at the API that answered in the place of what was set aside at all of them. */
-  settle(api: string, nano: number): void;
+  /** Puts what the call cost at each API in the place of what was set aside at all of them. */
+  settle(costs: ReadonlyMap<string, number>): void;
   /** The refusal of a call that only this API could answer. */
   refusal(api: string): AppError;
 }
@@ -285,8 +278,8 @@ export function createApiBudgets({ given, budgets, clock }: ApiBudgetsOptions): 
       }
       return {
         hasRoom: (api) => !reserved.has(api) || reserved.get(api) !== undefined,
-        settle(answered, nano) {
-          for (const [api, reservation] of reserved) reservation?.settle(api === answered ? nano : 0);
+        settle(spent) {
+          for (const [api, reservation] of reserved) reservation?.settle(spent.get(api) ?? 0);
         },
         refusal(api) {
           const budget = known.get(api);
@@ -296,12 +289,9 @@ export function createApiBudgets({ given, budgets, clock }: ApiBudgetsOptions): 
         },
       };
     },
-    charged(call) {
-      const { api } = call.outcome;
+    chargeOf(api) {
       const budget = known.get(api);
-      if (budget === undefined || call.costNano === 0) return call;
-      const charge = { bucket: bucketOf(api), period: periodOf(budget.period, clock.now()) };
-      return { ...call, charges: [...(call.charges ?? []), charge] };
+      return budget && { bucket: bucketOf(api), period: periodOf(budget.period, clock.now()) };
     },
   };
 }

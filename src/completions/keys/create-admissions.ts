@@ -256,10 +256,9 @@ export function createAdmissions(options: AdmissionsOptions): RunningAdmissions 
         for (const each of taken) each.settle(tokens);
         for (const reservation of reservations) reservation.settle(call.costNano);
         const isCharged = call.costNano > 0 && buckets.length > 0;
-        const cost = call.priceKnown ? call.costNano : undefined;
-        holder.tally?.end(cost);
+        holder.tally?.end(call.priceKnown ? call.costNano : undefined);
         tell(isCharged ? { ...call, charges: chargesOf(holder, clock.now()) } : call);
-        return cost;
+        return call;
       },
     };
   }

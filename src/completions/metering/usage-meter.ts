@@ -80,11 +80,11 @@ export function createUsageAdder(maxQuarters = MAX_QUARTERS, release: Release = 
       sums.completion_tokens += record.completion_tokens;
       sums.cost_nano_usd += record.cost_nano_usd;
       if (record.cost_nano_usd === 0) return;
-      for (const { bucket, period } of charges) {
+      for (const { bucket, period, costNano = record.cost_nano_usd } of charges) {
         const name = `${bucket}\n${period}`;
         const spent = spending.get(name);
-        if (spent === undefined) spending.set(name, { key_id: bucket, period, cost_nano_usd: record.cost_nano_usd });
-        else spent.cost_nano_usd += record.cost_nano_usd;
+        if (spent === undefined) spending.set(name, { key_id: bucket, period, cost_nano_usd: costNano });
+        else spent.cost_nano_usd += costNano;
       }
     },
     take() {

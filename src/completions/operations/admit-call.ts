@@ -9,7 +9,14 @@ import {
   priceFactor,
   type UnitCounts,
 } from '../apis/prices.ts';
-import type { Admission, AdmissionRequest, Admissions, CallOutcome, KeyHolder } from '../keys/admission.ts';
+import {
+  type Admission,
+  type AdmissionRequest,
+  type Admissions,
+  type CallOutcome,
+  costsByApi,
+  type KeyHolder,
+} from '../keys/admission.ts';
 import type { ApiBudgets, ApiReservation } from '../keys/budgets.ts';
 import type { AttemptCall } from '../routing/attempt-call.ts';
 import { type CallerPresence, type CallRecord, createCallRecord } from '../routing/call-record.ts';
@@ -105,7 +112,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   }
 
   /** Returns what a call may cost at each API of its targets that is not free. */
-  function costsByApi(plan: ModelPlan, holder: KeyHolder, estimate: CallEstimate): ReadonlyMap<string, number> {
+  function estimatesByApi(plan: ModelPlan, holder: KeyHolder, estimate: CallEstimate): ReadonlyMap<string, number> {
     const costs = new Map<string, number>();
     for (const { apiId, model } of targetsOf(plan, holder)) {
       const price = priceOf(apiId, model);
@@ -122,7 +129,7 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     const [first] = plan.targets;
     if (first === undefined || targetsOf(plan, holder).every(hasRoom)) return undefined;
     if (targetsOf(plan, holder, (each) => each.targets.some(hasRoom)).some(hasRoom)) return reserved;
-    reserved.settle('', 0);
+    reserved.settle(NO_COSTS);
     throw reserved.refusal(first.apiId);
   }
 
@@ -160,18 +167,18 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
   /** Admits a call where APIs have budgets, which are settled with the call. */
   async function admitWithin(apis: ApiBudgets, call: IncomingCall, plan: ModelPlan, estimate: CallEstimate) {
     const { holder } = call;
-    const reserved = await apis.reserve(costsByApi(plan, holder, estimate));
+    const reserved = await apis.reserve(estimatesByApi(plan, holder, estimate));
     const withRoom = roomAt(plan, holder, reserved);
     try {
       const admission = await admissions.admit(holder, requestFor(call, plan, estimate));
       const settle: Admission['settle'] = (outcome) => {
-        const cost = admission.settle(outcome);
-        reserved.settle(outcome.api, cost ?? 0);
-        return cost;
+        const settled = admission.settle(outcome);
+        if (settled !== undefined) reserved.settle(costsByApi(settled));
+        return settled;
       };
       return { ...admitted(call, plan, estimate, { ...admission, settle }), apis: withRoom };
     } catch (error) {
-      reserved.settle('', 0);
+      reserved.settle(NO_COSTS);
       throw error;
     }
   }
@@ -217,6 +224,8 @@ export function createCallAdmission({ plans, admissions, priceOf, clock }: CallA
     },
   };
 }
+
+const NO_COSTS: ReadonlyMap<string, number> = new Map();
 
 function countsOf({ prompt, answer, units, batch = false, dearer }: CallEstimate) {
   return { prompt, completion: answer, batch, ...units, factor: priceFactor(dearer) };

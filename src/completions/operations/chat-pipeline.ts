@@ -1,6 +1,6 @@
 import { AppError, errorCode } from '../../platform/errors/app-error.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
-import { costOf, countTokens, dearerFields, knowsCost, type PriceOf, priceFactor, usdOfNano } from '../apis/prices.ts';
+import { dearerFields, type PriceOf, priceUsage, usdOfNano } from '../apis/prices.ts';
 import type { ChatRequest, Usage } from '../contract/chat.ts';
 import { refuseStoredFiles } from '../dialects/conversation.ts';
 import { statusOf } from '../errors.ts';
@@ -12,7 +12,7 @@ import { createCallIds } from '../metering/usage-meter.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
 import { estimatedUsage, estimatePromptTokens, expectedAnswerTokens } from '../relay/token-usage.ts';
 import type { Attempt, AttemptCalls } from '../routing/attempt-call.ts';
-import { type FinishCall, failedContent, type MeasuredUsage } from '../routing/call-record.ts';
+import { type FinishCall, failedContent, type MeasuredUsage, usedAt } from '../routing/call-record.ts';
 import { type ModelPlans, placeOf } from '../routing/model-plan.ts';
 import type { TargetLease } from '../routing/target-board.ts';
 import { policyOf } from '../routing/upstream-failure.ts';
@@ -210,7 +210,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         record.settle({
           outcome,
           status: statusOf(error),
-          measured: readByUpstream(call, error) ?? record.spent,
+          measured: readByUpstream(call, error),
           ...content,
         });
         throw withHeaders(error, record.headers());
@@ -259,12 +259,11 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
       return guardrails === undefined ? attempted : pipeline.guardAnswer(call, attempted);
     },
     costOf({ record }, usage) {
-      const { target } = record;
-      if (!usageCost || target === undefined) return {};
-      const price = priceOf(target.apiId, target.model);
-      const factor = priceFactor(record.dearer, record.dropped);
-      const tokens = { ...countTokens(record.counted(usage)), factor };
-      return knowsCost(price, tokens) ? { cost: usdOfNano(costOf(price, tokens)) } : {};
+      if (!usageCost || record.target === undefined) return {};
+      const used = [...(record.spent ?? []), usedAt(record, record.counted(usage))];
+      const costs = used.map((part) => priceUsage(priceOf, part));
+      if (!costs.every(({ isKnown }) => isKnown)) return {};
+      return { cost: usdOfNano(costs.reduce((sum, { costNano }) => sum + costNano, 0)) };
     },
     showCost: (call, opened) => (usageCost ? withCost(opened, (usage) => pipeline.costOf(call, usage)) : opened),
     async countTokens(incoming, form) {

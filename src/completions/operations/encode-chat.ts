@@ -12,7 +12,7 @@ import type { Dialect, DialectContext } from '../dialects/dialect.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
 import { spliceModel } from '../relay/splice-body.ts';
-import type { CallRecord } from '../routing/call-record.ts';
+import type { CallRecord, SpendingRecord } from '../routing/call-record.ts';
 import type { UpstreamBody } from '../upstream/upstream-exchange.ts';
 
 /** A chat request as one upstream takes it. */
@@ -102,7 +102,7 @@ export interface ChatWork {
   /** Whose call it is, and what is noted of it. */
   readonly call?: { readonly holder: KeyHolder; readonly record: CallRecord };
   /** Without a `call`: where to note what an answer that failed has used. */
-  readonly spending?: Pick<CallRecord, 'spent'>;
+  readonly spending?: SpendingRecord;
   readonly promptTokens: number;
   /** The same for every try of one call, so that an upstream can recognise a repetition. */
   readonly idempotencyId: string;

@@ -96,8 +96,10 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     const exchange = { start, decodeFailure: dialect.decodeFailure, hide, presence, now: clock.now };
     const choices = dropped.includes('n') ? 1 : (work.request.n ?? 1);
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
-    if (!stream)
-      return kept({ dropped, ...readWhole(await openAnswer(exchange), { asBytes, dialect, context, work, hide }) });
+    if (!stream) {
+      const options = { asBytes, dialect, context, work, dropped, hide };
+      return kept({ dropped, ...readWhole(await openAnswer(exchange), options) });
+    }
     if (asBytes) {
       const usageAsked = work.request.stream_options?.include_usage === true;
       const reader = createByteReader({
@@ -126,27 +128,29 @@ interface WholeOptions {
   readonly dialect: Dialect;
   readonly context: DialectContext;
   readonly work: ChatWork;
+  readonly dropped: readonly string[];
   readonly hide: HideSecrets;
 }
 
-function noteSpent({ call, spending = call?.record }: ChatWork, usage: Usage): void {
-  if (spending !== undefined) addSpent(spending, usage, false);
+function noteSpent({ work: { call, spending = call?.record }, dropped }: WholeOptions, usage: Usage): void {
+  if (spending !== undefined) addSpent(spending, usage, false, dropped);
 }
 
-function readWhole(body: Buffer, { asBytes, dialect, context, work, hide }: WholeOptions) {
+function readWhole(body: Buffer, options: WholeOptions) {
+  const { asBytes, dialect, context, work, hide } = options;
   if (asBytes && isUsual(body)) {
     const found = findUsage(body);
     if (found !== undefined) {
       const { usage } = found;
       if (!isWholeJson(body, found)) {
-        noteSpent(work, usage);
+        noteSpent(options, usage);
         throw upstreamError('its answer is not whole');
       }
       return { kind: 'bytes', body, measured: { usage, estimated: usage.estimated === true } } as const;
     }
   }
   const { completion, failure, usage: spent } = dialect.decodeResponse(parse(body), context);
-  if (spent !== undefined) noteSpent(work, spent);
+  if (spent !== undefined) noteSpent(options, spent);
   if (failure !== undefined) throw failureToError(failure, hide);
   if (completion.usage !== undefined) {
     const { usage } = completion;

@@ -22,7 +22,7 @@ import { spliceModel } from '../relay/splice-body.ts';
 import { createByteReader } from '../relay/stream-readers.ts';
 import { estimatedUsage, findUsage, isWholeJson, tokensOfCharacters } from '../relay/token-usage.ts';
 import type { Attempt } from '../routing/attempt-call.ts';
-import { addSpent, type CallerPresence, type CallRecord, type MeasuredUsage } from '../routing/call-record.ts';
+import { addSpent, type CallerPresence, type MeasuredUsage, type SpendingRecord } from '../routing/call-record.ts';
 import { placeOf, type Target } from '../routing/model-plan.ts';
 import { failureToError, hidingSecretsOf, upstreamError } from '../routing/upstream-failure.ts';
 import type { SendUpstream } from '../upstream/send-upstream.ts';
@@ -38,7 +38,7 @@ export interface OperationWork {
   readonly usageAsked: boolean;
   readonly promptTokens: number;
   readonly idempotencyId: string;
-  readonly record: Pick<CallRecord, 'spent'>;
+  readonly record: SpendingRecord;
 }
 
 export type OpenedOperation =

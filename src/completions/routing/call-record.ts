@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import { DEMO_API } from '../apis/demo-models.ts';
-import { type DearerFields, priceFactor, usdText, withSearch } from '../apis/prices.ts';
+import { type DearerFields, priceFactor, type UsedAt, usdText, withSearch } from '../apis/prices.ts';
 import type { Usage } from '../contract/chat.ts';
 import { describeFailure } from '../errors.ts';
 import type { Admission, CallOutcome, FailedAttempt } from '../keys/admission.ts';
@@ -17,8 +17,8 @@ export interface CallRecord extends AttemptRecord {
   promptMarked?: boolean;
   /** Whether the request asks for a web search, which chat completions do not count. */
   asksForSearch?: boolean;
-  /** What APIs used for tries that failed. It counts if the whole call fails. */
-  spent?: MeasuredUsage;
+  /** What APIs charge for tries that failed. Created with the first one. */
+  spent?: SpentTry[];
   /** Fields of the request that make its tokens dearer. */
   dearer?: DearerFields | undefined;
   /** Returns the usage, with the search that the API did not count. */
@@ -82,13 +82,16 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
       if (settled) return;
       settled = true;
       const durationMs = clock.monotonic() - startedAt;
-      const { target, attempts } = record;
-      const cost = admission.settle({
+      const { target, attempts, spent } = record;
+      const own = measured && usedAt(record, record.counted(measured.usage));
+      const usedBy = spent && (own === undefined ? spent : [...spent, own]);
+      const call = admission.settle({
         model: model.startsWith(`${DEMO_API}/`) ? withoutOptions(model) : model,
         api: target?.apiId ?? '',
         upstreamModel: modelOf(target),
-        usage: measured && record.counted(measured.usage),
-        estimated: measured?.estimated ?? false,
+        usage: usedBy === undefined ? own?.usage : usedBy.map(({ usage }) => usage).reduce(sumOf),
+        ...(usedBy !== undefined && { usedBy }),
+        estimated: measured?.estimated === true || spent?.some(({ estimated }) => estimated) === true,
         outcome,
         status,
         attempts,
@@ -100,28 +103,48 @@ export function createCallRecord(options: CallRecordOptions): CallRecord {
         ...(record.dearer !== undefined && { priceFactor: priceFactor(record.dearer, record.dropped) }),
         ...(content !== undefined && { content: { ...content, request: record.maskedRequest ?? content.request } }),
       });
-      if (outcome === 'ok' || outcome === 'cached') costNano = cost;
+      const isWhole = outcome === 'ok' || outcome === 'cached';
+      if (isWhole && call?.priceKnown === true) costNano = call.costNano;
     },
   };
   return record;
 }
 
-/** Adds what an API used for a try, or a part of it, that failed. */
-export function addSpent(record: Pick<CallRecord, 'spent'>, usage: Usage, estimated: boolean): void {
-  const { spent } = record;
-  record.spent =
-    spent === undefined
-      ? { usage, estimated }
-      : { usage: sumOf(spent.usage, usage) as Usage, estimated: estimated || spent.estimated };
+/** What a try that failed used, at its target. */
+export type SpentTry = UsedAt & MeasuredUsage;
+
+/** Notes what an API used for a try, or a part of it, that failed. `dropped`: parameters that this try dropped itself. */
+export function addSpent(
+  record: SpendingRecord,
+  usage: Usage,
+  estimated: boolean,
+  dropped: readonly string[] = [],
+): void {
+  const { target, dearer } = record;
+  const used = usedAt({ target, dearer, dropped: [...record.dropped, ...dropped] }, record.counted(usage));
+  record.spent ??= [];
+  record.spent.push({ ...used, estimated });
 }
 
-/** Adds figures member by member, because each kind of token has its own price. */
-function sumOf(before: unknown, more: unknown): unknown {
-  if (typeof before === 'number' && typeof more === 'number') return before + more;
+/** What is read of a record to note what a try used. */
+export type SpendingRecord = Pick<CallRecord, 'spent' | 'target' | 'dropped' | 'dearer' | 'counted'>;
+
+/** Describes usage of the current target, with all that its price depends on. */
+export function usedAt(
+  { target, dearer, dropped }: Pick<SpendingRecord, 'target' | 'dearer' | 'dropped'>,
+  usage: Usage,
+): UsedAt & { usage: Usage } {
+  const factor = dearer !== undefined && { priceFactor: priceFactor(dearer, dropped) };
+  return { api: target?.apiId ?? '', upstreamModel: modelOf(target), usage, ...factor };
+}
+
+/** Adds figures member by member. */
+function sumOf<Value>(before: Value, more: Value): Value {
+  if (typeof before === 'number' && typeof more === 'number') return (before + more) as Value;
   if (typeof before !== 'object' || before === null || typeof more !== 'object' || more === null) return more ?? before;
-  const sum: Record<string, unknown> = { ...before };
+  const sum = { ...before } as Record<string, unknown>;
   for (const [name, value] of Object.entries(more)) sum[name] = sumOf(sum[name], value);
-  return sum;
+  return sum as Value;
 }
 
 const SEARCH = 'web_search_options';

@@ -31,6 +31,7 @@ async function start(t: Parameters<typeof startCompletions>[0]) {
         { name: 'free', targets: [{ model: 'dear/free' }], fallbacks: ['free-too'] },
         { name: 'free-too', targets: [{ model: 'dear/free' }], fallbacks: ['cheap/m'] },
         { name: 'long', targets: [{ model: 'dear/m' }], context_fallbacks: ['cheap/m'], retries: 0 },
+        { name: 'spoilt', targets: [{ model: 'dear/m' }], fallbacks: ['cheap/m'], retries: 0 },
         { name: 'saved', targets: [{ model: 'dear/m' }], fallbacks: ['round'], retries: 0 },
       ],
       tag_budgets: { nothing: { usd: 0, period: 'day' } },
@@ -85,6 +86,31 @@ test('a budget of 0 pays for no fallback of a fallback', async (t) => {
   assert.equal((await call('dear/free', free)).status, 200);
   assert.equal((await call('free', free)).status, 429, 'it may come to cheap/m, which costs something');
   assert.equal(upstream.requests.length, 1);
+});
+
+test('a call whose search has no known fee counts its tokens towards the budget of the API', async (t) => {
+  const { upstream, call } = await start(t);
+  const usage = { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 };
+  upstream.script(answers(completionOf('Hi', { usage: { ...usage, server_tool_use: { web_search_requests: 1 } } })));
+  const first = await call('dear/m');
+  assert.deepEqual([first.status, first.headers.get('x-cost-usd')], [200, null]);
+  assert.equal((await call('dear/m')).status, 200);
+  assert.equal((await call('dear/m')).status, 429, '36 of 40 USD are spent');
+});
+
+test('a try that an API charged for counts towards its own budget, also if another API answers', async (t) => {
+  const { upstream, call } = await start(t);
+  const failed = { index: 0, finish_reason: 'error', error: { message: 'it broke', code: 502 }, message: {} };
+  const spoilt = answers({ choices: [failed], usage: { prompt_tokens: 11, completion_tokens: 7, total_tokens: 18 } });
+  const whole = answers(completionOf('Hi'));
+  upstream.script(spoilt, whole, spoilt, whole);
+  for (let calls = 0; calls < 2; calls += 1) {
+    const answered = await call('spoilt');
+    assert.deepEqual([answered.status, answered.headers.get('x-model-api')], [200, 'cheap']);
+    assert.equal(answered.headers.get('x-cost-usd'), '36');
+  }
+  assert.equal((await call('dear/m')).status, 429);
+  assert.equal((await call('cheap/m')).status, 200);
 });
 
 test('what is set aside at an API comes back when the call fails or another one answers', async (t) => {
