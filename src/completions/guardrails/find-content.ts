@@ -135,7 +135,10 @@ const NOT_WORDS: ReadonlySet<string> = new Set([
 ]);
 /** Bytes in base64, or words: some documents are plain text. */
 const BYTES: ReadonlySet<string> = new Set(['data', 'file_data', 'b64_json', 'url', 'image_url', 'uri']);
-const BASE64 = /^(?:data:[\w/+.;=-]{0,200},)?[\w+/=-]{100,}$/;
+const DATA_URL = /^data:[\w/+.;=-]{0,200},/;
+const MIN_BASE64 = 100;
+/** Searched for, because a pattern that repeats a sign until the end takes stack for each: 6 MiB of base64 are too many. */
+const NOT_BASE64 = /[^\w+/=-]/;
 /** Members whose own members may have any name, such as arguments of calls. */
 const FREE: ReadonlySet<string> = new Set(['arguments', 'input', 'args', 'metadata', 'response']);
 /** The smallest number that is checked, because shorter ones are not phone or card numbers. */
@@ -178,8 +181,13 @@ function isNested(value: unknown): boolean {
 }
 
 function mapString(text: string, name: string, isFree: boolean, take: (text: string) => string): string {
-  if (text === '' || (!isFree && NOT_WORDS.has(name)) || (BYTES.has(name) && BASE64.test(text))) return text;
+  if (text === '' || (!isFree && NOT_WORDS.has(name)) || (BYTES.has(name) && isBase64(text))) return text;
   return name === 'arguments' ? mapArguments(text, take) : take(text);
+}
+
+function isBase64(text: string): boolean {
+  const bytes = text.slice(DATA_URL.exec(text)?.[0].length ?? 0);
+  return bytes.length >= MIN_BASE64 && !NOT_BASE64.test(bytes);
 }
 
 /** The arguments of a call, as text. What is not JSON is visited as it is. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startCompletions } from '../../kit/completions/start-completions.ts';
-import { answers, chunkOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
+import { answers, chunkOf, completionOf, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
 type Json = any;
@@ -93,4 +93,21 @@ test('a call that is nested very deeply is checked like any other', async (t) =>
     requests.map(({ json }) => JSON.stringify(json).includes(MAIL)),
     [true, true],
   );
+});
+
+test('images and documents of many megabytes pass the rails', async (t) => {
+  const { post, upstream } = await start(t, [PII]);
+  upstream.script(answers(completionOf('A page')));
+  const bytes = 'A'.repeat(16 * 1024 * 1024);
+  const content = [
+    { type: 'text', text: `From ${MAIL}` },
+    { type: 'image_url', image_url: { url: `data:image/png;base64,${bytes}` } },
+    { type: 'file', file: { filename: 'a.pdf', file_data: bytes } },
+  ];
+  const answered = await post('/v1/chat/completions', { model: 'lab/small', messages: [{ role: 'user', content }] });
+  assert.equal(answered.status, 200);
+  const json: Json = upstream.requests[0]?.json;
+  const [message] = json.messages;
+  assert.equal(message.content[0].text, 'From [email]');
+  assert.deepEqual(message.content.slice(1), content.slice(1));
 });
