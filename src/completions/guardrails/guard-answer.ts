@@ -96,6 +96,7 @@ function wholeStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: Chec
   function attach(sink: StreamSink<Chunks>): void {
     const all: ChatChunk[] = [];
     let length = 0;
+    let held = 0;
     let over = false;
 
     function fail(error: unknown): void {
@@ -125,8 +126,11 @@ function wholeStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: Chec
     function take(chunks: Chunks): void {
       try {
         all.push(...chunks);
-        for (const chunk of chunks) for (const text of textsIn(chunk.choices)) length += text.length;
-        if (length > MAX_WHOLE) throw tooLong();
+        for (const chunk of chunks) {
+          for (const text of textsIn(chunk.choices)) length += text.length;
+          held += CHUNK_CHARACTERS + charactersIn(chunk);
+        }
+        if (length > MAX_WHOLE || held > MAX_HELD) throw tooLong();
       } catch (error) {
         fail(error);
       }
@@ -145,6 +149,23 @@ function wholeStream(rails: Guardrails, stream: OpenedStream<Chunks>, call: Chec
     });
   }
   return { ...stream, attach };
+}
+
+/** What a stream that is collected may hold: a whole response may be as large. Images and proofs are not checked, but they take memory. */
+const MAX_HELD = 32 * 1024 * 1024;
+/** What a chunk takes besides its strings, roughly. */
+const CHUNK_CHARACTERS = 100;
+
+/** Counts the characters of all strings in a value, at any depth. */
+function charactersIn(value: unknown): number {
+  let characters = 0;
+  const waiting: unknown[] = [value];
+  while (waiting.length > 0) {
+    const each = waiting.pop();
+    if (typeof each === 'string') characters += each.length;
+    else if (typeof each === 'object' && each !== null) for (const member of Object.values(each)) waiting.push(member);
+  }
+  return characters;
 }
 
 /** The chunks with each text as one piece, as `take` returns it. */

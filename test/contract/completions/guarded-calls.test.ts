@@ -111,3 +111,22 @@ test('images and documents of many megabytes pass the rails', async (t) => {
   assert.equal(message.content[0].text, 'From [email]');
   assert.deepEqual(message.content.slice(1), content.slice(1));
 });
+
+test('a stream that a webhook checks as a whole may be as large as a whole response, with its images', async (t) => {
+  const hook = await startScriptedUpstream(t, answers({ action: 'allow' }));
+  const rail = { name: 'mine', kind: 'webhook', action: 'block', on: 'response', url: `${hook.origin}/check` };
+  const { post, upstream } = await start(t, [rail]);
+  const url = `data:image/png;base64,${'A'.repeat(12 * 1024 * 1024)}`;
+  const image = `data: ${JSON.stringify(chunkOf({ images: [{ type: 'image_url', image_url: { url } }] }))}\n\n`;
+  const end = [`data: ${JSON.stringify(chunkOf({}, 'stop'))}\n\n`, 'data: [DONE]\n\n'];
+  const drawn = async (count: number) => {
+    upstream.script(streams([...Array.from({ length: count }, () => image), ...end]));
+    return (await post('/v1/chat/completions', ask('Draw', { stream: true }))).text();
+  };
+  const two = await drawn(2);
+  assert.equal(two.split('"image_url":{').length, 3);
+  assert.match(two, /\[DONE\]/);
+  const three = await drawn(3);
+  assert.doesNotMatch(three, /image_url|\[DONE\]/);
+  assert.match(three, /content_blocked/);
+});
