@@ -4,6 +4,7 @@ import type { Call } from '../../platform/http/surface.ts';
 import { afterOthers } from '../../platform/queue/after-reads.ts';
 import { type ChatChunk, type ChatCompletion, ChatRequest } from '../contract/chat.ts';
 import { createRequestReader } from '../contract/read-request.ts';
+import { statusOf } from '../errors.ts';
 import type { KeyHolder } from '../keys/admission.ts';
 import type { OpenedChat } from '../relay/open-stream.ts';
 import { openInSilence, type RelayOptions, relayStream, sendJson, sendStream } from '../relay/relay-stream.ts';
@@ -11,7 +12,7 @@ import { watchCaller } from '../routing/call-record.ts';
 import { createAlarms } from '../upstream/upstream-exchange.ts';
 import type { AdmittedCall } from './admit-call.ts';
 import { readCallOptions } from './call-options.ts';
-import type { Attempted, ChatPipeline } from './chat-pipeline.ts';
+import { type Attempted, type ChatPipeline, withHeaders } from './chat-pipeline.ts';
 import { usesLegacyFunctions, withFunctionCallDeltas, withFunctionCalls } from './encode-chat.ts';
 import { type ResponseCache, useCache } from './response-cache.ts';
 
@@ -72,9 +73,15 @@ export function createChatHandler({ pipeline, cache, strictParams, clock }: Chat
         relayChat(reply, call, opened, request, { bytes, legacy, headersSent, onWhole: cached?.keep });
         return reply;
       }
-      const answer = encodeWhole(opened.result, family, legacy);
-      cached?.keep(Buffer.from(answer));
       const { measured } = opened.result;
+      let answer: Buffer | string;
+      try {
+        answer = encodeWhole(opened.result, family, legacy);
+      } catch (error) {
+        opened.finish({ outcome: 'error', status: statusOf(error), measured, error });
+        throw withHeaders(error, record.headers());
+      }
+      cached?.keep(Buffer.from(answer));
       const content = record.keepsContent && { content: { request: String(bytes), answer: String(answer) } };
       opened.finish({ outcome: 'ok', status: 200, measured, ...content });
       sendJson(reply, record.headers(), answer);

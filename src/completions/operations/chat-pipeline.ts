@@ -135,7 +135,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     const given = typeof form.rewritten === 'object' ? form.rewritten : JSON.parse(form.bytes.toString('utf8'));
     const isSame = (await pipeline.guardRequest(call, given)) === given;
     if (isSame && guardrails?.changesResponses !== true) return form;
-    const { chat, dropped } = form.translate();
+    const { chat, dropped } = await settling(call, form.translate);
     const checked = isSame ? chat : await pipeline.guardRequest(call, chat);
     return { ...form, translate: () => ({ chat: checked, dropped }), leavesLane: true };
   }
@@ -145,14 +145,11 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
     refuseStorage: createRefuseStorage(options.storageAllow ?? []),
     async guardRequest(call, request) {
       if (guardrails?.checks('request') !== true) return request;
-      try {
+      return settling(call, async () => {
         const checked = await guardrails.check('request', request, checkedCall(call));
         if (call.record.keepsContent && checked !== request) call.record.maskedRequest = JSON.stringify(checked);
         return checked;
-      } catch (error) {
-        call.record.settle({ outcome: 'error', status: statusOf(error) });
-        throw withHeaders(error, call.record.headers());
-      }
+      });
     },
     async guardAnswer(call, attempted) {
       if (guardrails?.checks('response') !== true) return attempted;
@@ -295,6 +292,16 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
   return pipeline;
 }
 
+/** Prepares a call. Settles it if that fails: it was admitted, and no attempt will end it. */
+async function settling<Result>({ record }: AdmittedCall, prepare: () => Result | Promise<Result>): Promise<Result> {
+  try {
+    return await prepare();
+  } catch (error) {
+    record.settle({ outcome: 'error', status: statusOf(error) });
+    throw withHeaders(error, record.headers());
+  }
+}
+
 /** Returns the usage of a call whose caller left during a try: the prompt, because the upstream had read it. */
 function readByUpstream({ presence, record, promptTokens }: AdmittedCall, error: unknown): MeasuredUsage | undefined {
   const last = record.failures?.at(-1);
@@ -321,6 +328,6 @@ function pinned(call: AdmittedCall, { refusal }: LaneForm): AdmittedCall {
 }
 
 /** Adds the headers that describe the call to an error. */
-function withHeaders(error: unknown, headers: Readonly<Record<string, string>>): unknown {
+export function withHeaders(error: unknown, headers: Readonly<Record<string, string>>): unknown {
   return error instanceof AppError ? new AppError(error.code, { ...error.details, headers }, { cause: error }) : error;
 }

@@ -86,3 +86,18 @@ test('an upstream whose status is not one of HTTP is an error that names the sta
     }
   }
 });
+
+test('calls in an odd form end the call, also for the older way to call functions', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const { post, usage: recorded } = await startCompletions(t, { settings: once(upstream.url) });
+  const odd = [{}, 'x', [null], [5], [{ function: null }]];
+  for (const calls of odd) {
+    const message = { role: 'assistant', content: 'Hi', tool_calls: calls };
+    upstream.script(answers(completionOf('Hi', { choices: [{ index: 0, message, finish_reason: 'stop' }] })));
+    const response = await post('/v1/chat/completions', { ...ONCE, functions: [{ name: 'get' }] });
+    assert.equal(response.status, 200, JSON.stringify(calls));
+    const { choices } = (await response.json()) as { choices: { message: object }[] };
+    assert.deepEqual(choices[0]?.message, { role: 'assistant', content: 'Hi' });
+  }
+  assert.equal((await recorded()).total.requests, odd.length);
+});

@@ -14,10 +14,10 @@ const ask = (content: string, extra: object = {}) => ({
   ...extra,
 });
 
-async function start(t: Parameters<typeof startCompletions>[0], guardrails: readonly object[]) {
+async function start(t: Parameters<typeof startCompletions>[0], guardrails: readonly object[], more: object = {}) {
   const upstream = await startScriptedUpstream(t);
   const lab = { dialect: 'openai', base_url: upstream.url, api_key: 'some-key-1' };
-  return { ...(await startCompletions(t, { settings: { guardrails, apis: { lab } } })), upstream };
+  return { ...(await startCompletions(t, { settings: { guardrails, apis: { lab }, ...more } })), upstream };
 }
 
 test('a call that comes in one chunk with its end keeps its order', async (t) => {
@@ -129,4 +129,24 @@ test('a stream that a webhook checks as a whole may be as large as a whole respo
   const three = await drawn(3);
   assert.doesNotMatch(three, /image_url|\[DONE\]/);
   assert.match(three, /content_blocked/);
+});
+
+test('a call that cannot be translated after its check ends like any other', async (t) => {
+  const master = 'master-key-of-guards-1';
+  const { post, upstream } = await start(t, [PII], { master_key: master });
+  upstream.script(answers(completionOf('Hi')));
+  const budget = { usd: 1, period: 'day' };
+  const created = await post(
+    '/v1/keys',
+    { name: 'a', max_parallel: 1, budget },
+    { headers: { authorization: `Bearer ${master}` } },
+  );
+  const headers = { authorization: `Bearer ${((await created.json()) as Json).key}` };
+  const sent = { ...ask(MAIL), max_tokens: 9 };
+  for (let calls = 0; calls < 2; calls += 1) {
+    const refused = await post('/v1/messages', { ...sent, stop_sequences: ['1', '2', '3', '4', '5'] }, { headers });
+    assert.equal(refused.status, 400);
+    assert.equal(refused.headers.get('x-attempts'), '0');
+  }
+  assert.equal((await post('/v1/messages', sent, { headers })).status, 200);
 });

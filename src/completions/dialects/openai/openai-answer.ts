@@ -67,7 +67,7 @@ function readChoice(choice: JsonObject, position: number, answerId: string): Cho
   const { text, thinking } = readContentPieces(message.content);
   const reasoning = readReasoning(message) ?? thinking;
   const calls = asList(message.tool_calls).flatMap((value, index) => readCall(value, index, answerId));
-  const { reasoning: _, reasoning_content: __, ...rest } = message;
+  const { reasoning: _, reasoning_content: __, tool_calls: ___, ...rest } = message;
   return {
     ...choice,
     index: typeof choice.index === 'number' ? choice.index : position,
