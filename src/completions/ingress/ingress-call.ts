@@ -14,7 +14,7 @@ import { type Lane, passedHeaders } from '../lanes/request-lanes.ts';
 import type { UpstreamObjects } from '../lanes/upstream-objects.ts';
 import type { CallEstimate } from '../operations/admit-call.ts';
 import { readCallOptions } from '../operations/call-options.ts';
-import type { ChatPipeline, DecodedRequest } from '../operations/chat-pipeline.ts';
+import { type ChatPipeline, type DecodedRequest, withHeaders } from '../operations/chat-pipeline.ts';
 import type { LaneForm } from '../operations/open-operation.ts';
 import { type ResponseCache, useCache } from '../operations/response-cache.ts';
 import {
@@ -146,7 +146,7 @@ export function createIngressCall(options: IngressCallOptions) {
         sendJson(reply, record.headers(), answer);
       } catch (error) {
         finish({ outcome: 'error', status: statusOf(error), measured: result.measured, error });
-        throw error;
+        throw withHeaders(error, record.headers());
       }
       return reply;
     }

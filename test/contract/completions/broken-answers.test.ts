@@ -101,3 +101,15 @@ test('calls in an odd form end the call, also for the older way to call function
   }
   assert.equal((await recorded()).total.requests, odd.length);
 });
+
+test('an answer that cannot be translated back says which API gave it', async (t) => {
+  const call = { id: 'call_1', type: 'function', function: { name: 'get', arguments: '{"a":' } };
+  const message = { role: 'assistant', content: null, tool_calls: [call] };
+  const choices = [{ index: 0, message, finish_reason: 'tool_calls' }];
+  const upstream = await startScriptedUpstream(t, answers(completionOf('', { choices })));
+  const { post } = await startCompletions(t, { settings: once(upstream.url) });
+  const response = await post('/v1/messages', { ...ONCE, max_tokens: 9 });
+  assert.equal(response.status, 502);
+  assert.equal(response.headers.get('x-model-api'), 'lab');
+  assert.equal(response.headers.get('x-attempts'), '1');
+});
