@@ -168,10 +168,10 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
     async function* fitting(): AsyncGenerator<Uint8Array> {
       let left = room;
       for await (const chunk of chunks) {
-        left -= chunk.length;
-        isCut = left < 0;
+        isCut = chunk.length > left;
+        yield isCut ? wholeCharacters(chunk, left) : chunk;
         if (isCut) return;
-        yield chunk;
+        left -= chunk.length;
       }
     }
     const name = () => freeName(`${label}${isCut ? '-beginning' : ''}.txt`, taken);
@@ -249,6 +249,13 @@ export function createArtifacts(options: ArtifactsOptions): Artifacts {
       }
     },
   };
+}
+
+/** The beginning of a text in UTF-8, at most that many bytes, without the first bytes of a character that does not fit. */
+function wholeCharacters(text: Uint8Array, maxBytes: number): Uint8Array {
+  let end = maxBytes;
+  while (end > 0 && ((text[end] ?? 0) & 0xc0) === 0x80) end -= 1;
+  return text.subarray(0, end);
 }
 
 function freeName(name: string, taken: ReadonlyMap<string, unknown>): string {

@@ -3,7 +3,7 @@ import type { Statement } from '../../platform/database/statement.ts';
 import { errorCode } from '../../platform/errors/app-error.ts';
 import { createBatcher } from '../../platform/queue/batcher.ts';
 import type { AgentEvent, StepMark } from '../agents/agent-provider.ts';
-import { createTextMeter, MAX_OUTPUT_LENGTH, type TextMeter } from '../agents/agent-text.ts';
+import { createTextMeter, cutText, MAX_OUTPUT_LENGTH, type TextMeter } from '../agents/agent-text.ts';
 import type { LongOutput } from '../artifacts/create-artifacts.ts';
 import type { UpdateChunk, UpdateStore } from '../storage/update-store.ts';
 import { readDelta } from './update-text.ts';
@@ -290,6 +290,9 @@ export function createOutputTrace(): OutputTrace {
 
 export type ReadLongText = (sessionKey: string, text: LongText) => LongOutput;
 
+/** Of a part of a long text, in characters. Each part is written by itself: of 100,000 updates, one part each took minutes. */
+const MIN_PART_LENGTH = 64 * 1024;
+
 /** Reads long texts from the stored updates, a page at a time: they are never in memory as a whole. */
 export function createLongTextReader(
   log: Pick<UpdateLog, 'flush'>,
@@ -298,21 +301,27 @@ export function createLongTextReader(
   async function* read(sessionKey: string, { stepIndex, firstSeq, length }: LongText): AsyncGenerator<Uint8Array> {
     await log.flush();
     let left = length;
-    for (let last = firstSeq - 1; ; ) {
+    let part = '';
+    for (let last = firstSeq - 1; left > 0; ) {
       const chunks = await store.readManyAfter(sessionKey, last);
-      if (chunks.length === 0) return;
+      if (chunks.length === 0) break;
       for (const { first_seq: first, last_seq: lastOfChunk, updates } of chunks) {
         const fresh = updates.split('\n').slice(Math.max(0, last + 1 - first));
         for (const stored of fresh) {
           const delta = readDelta(stored);
-          if (delta === undefined || delta.stepIndex !== stepIndex) continue;
-          yield Buffer.from(delta.text);
+          if (left <= 0 || delta === undefined || delta.stepIndex !== stepIndex) continue;
+          part += delta.text;
           left -= delta.text.length;
-          if (left <= 0) return;
+          if (part.length < MIN_PART_LENGTH) continue;
+          // An update may end in the first half of a character: the next one has the other half.
+          const whole = cutText(`${part}\n`, part.length);
+          yield Buffer.from(whole);
+          part = part.slice(whole.length);
         }
         last = lastOfChunk;
       }
     }
+    if (part !== '') yield Buffer.from(part);
   }
   return (sessionKey, text) => ({
     label: text.stepIndex === undefined ? 'output' : `step-${text.stepIndex}-output`,

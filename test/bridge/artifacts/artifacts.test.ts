@@ -272,10 +272,11 @@ for (const engine of engines) {
       await artifacts.removeSession('ses_good');
       assert.equal(await isThere(second), false);
       // The beginning of a long text is worth more than nothing.
-      const chunks = Array.from({ length: 7 }, () => Buffer.alloc(100));
+      const chunks = [Buffer.alloc(300), Buffer.from(`${'x'.repeat(298)}€${'x'.repeat(99)}`)];
       const origin = { owner: 'long', sessionKey: 'ses_long', turnId: 'turn-1', workingDirectory: folder };
       const [text] = await artifacts.keep(origin, [], [], [{ label: 'output', chunks }]);
-      assert.deepEqual([text?.relativePath, text?.sizeBytes], ['output-beginning.txt', 600]);
+      // 600 bytes would end in the middle of a character.
+      assert.deepEqual([text?.relativePath, text?.sizeBytes], ['output-beginning.txt', 598]);
     });
 
     test('files are kept with their owner, within bounds, and deleted when their links are over', async (context) => {

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AgentEvent } from '../../../src/bridge/agents/agent-provider.ts';
 import { createFinalText, cutText, MAX_OUTPUT_LENGTH } from '../../../src/bridge/agents/agent-text.ts';
-import { createOutputTrace } from '../../../src/bridge/sessions/update-log.ts';
+import { createLongTextReader, createOutputTrace } from '../../../src/bridge/sessions/update-log.ts';
+import { eventUpdates } from '../../../src/bridge/sessions/update-text.ts';
 
 const said = (text: string): AgentEvent => ({ kind: 'text', text });
 const toolCall: AgentEvent = { kind: 'tool_call', toolCallId: 't', title: '', status: 'completed', toolKind: 'read' };
@@ -49,4 +50,24 @@ test('DB-30: the output of a result is the beginning of the final text, up to th
   text.add(said('end'));
   assert.equal(text.value(), 'end');
   assert.deepEqual([cutText('a🙂', 1), cutText('a🙂', 2), cutText('a🙂', 3)], ['a', 'a', 'a🙂']);
+});
+
+test('a long text of very many short updates is read in few parts, which end in whole characters', async () => {
+  const origin = { sessionId: 's', threadId: 't', turnId: 'turn-1' };
+  const words = Array.from({ length: 50_000 }, (_, index) => (index % 2 === 0 ? '12 \ud83d' : '\ude42'));
+  const updates = words.flatMap((text) => eventUpdates(origin, { kind: 'text', text }));
+  const size = 1000;
+  const readManyAfter = async (sessionKey: string, afterSeq: number) => {
+    const stored = updates.slice(afterSeq, afterSeq + size).map((make, index) => make(afterSeq + 1 + index));
+    const last = afterSeq + stored.length;
+    const row = { session_key: sessionKey, first_seq: afterSeq + 1, last_seq: last, version: 2, at: 0 };
+    return stored.length === 0 ? [] : [{ ...row, updates: stored.join('\n') }];
+  };
+  const read = createLongTextReader({ flush: async () => undefined }, { readManyAfter });
+  const text = words.join('');
+  const { chunks } = read('ses_1', { stepIndex: undefined, firstSeq: 1, length: text.length });
+  const parts: Uint8Array[] = [];
+  for await (const chunk of chunks) parts.push(chunk);
+  assert.ok(parts.length < 5, `${parts.length} parts`);
+  assert.equal(Buffer.concat(parts).toString(), text);
 });
