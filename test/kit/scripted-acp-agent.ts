@@ -2,7 +2,7 @@
 // says: `node scripted-acp-agent.ts [options]`. Written without the protocol's SDK, to be independent of it.
 //   --state FOLDER     conversations are kept there and can be resumed      --load       offers loading, not resuming
 //   --name NAME        what it calls itself                                 --version N  the protocol version it speaks
-//   --hang WHEN        never answers `initialize` or `session/new`          --stubborn   outlives SIGTERM and its input
+//   --hang WHEN        never answers `initialize` or `session/new`; --blank METHOD: answers null   --stubborn   outlives SIGTERM and its input
 //   --auth STATE       offers a way to log in: a state of `createScriptedLogin`
 //   --crash            ends at once, with words on standard error           --models     offers models and levels of thinking to choose from
 //   --fork             offers to copy sessions                              --mcp WHAT   `http`: takes such servers, `fail`: opens nothing
@@ -373,7 +373,7 @@ async function serve({ id, method = '', params = {} }: Message): Promise<void> {
   try {
     const handler = methods[method];
     if (handler === undefined) throw { code: -32601, message: 'Method not found' };
-    write({ id, result: await handler(params) });
+    write({ id, result: flags.blank === method ? null : await handler(params) });
   } catch (error) {
     write({ id, error });
   }

@@ -202,6 +202,7 @@ export function readFlags() {
       name: { type: 'string' },
       version: { type: 'string' },
       hang: { type: 'string' },
+      blank: { type: 'string' },
       stubborn: { type: 'boolean' },
       crash: { type: 'boolean' },
       models: { type: 'boolean' },

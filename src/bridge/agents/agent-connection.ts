@@ -1,7 +1,7 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
 import type { Clock } from '../../platform/clock/clock.ts';
 import { parseJson } from '../../platform/json/parse-json.ts';
-import { createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
+import { type ChannelEnd, createLineChannel, type LineChannel } from '../../platform/json-rpc/message-channel.ts';
 import type { ReachableMcpServer } from '../sessions/mcp-servers.ts';
 import type { PermissionOption, SupervisedTurn, TurnUsage } from './agent-provider.ts';
 import { asObject, objectsIn, shownText, textOf } from './agent-text.ts';
@@ -40,8 +40,8 @@ export interface AgentConnection {
   readonly deletes: boolean;
   /** Tells the agent that a conversation is over, and has it deleted; resolves with what is left of it, if anything is. */
   close(conversation: string): Promise<string | undefined>;
-  /** Resolves when no further message can come. */
-  readonly closed: Promise<unknown>;
+  /** Resolves when no further message can come; with why, if that is known. */
+  readonly closed: Promise<ChannelEnd | undefined>;
 }
 
 /** A way to log in to an agent. */
@@ -127,6 +127,8 @@ export interface AgentChannel {
   /** Messages only: what else a program prints has been left out. */
   onMessage(listener: (message: RpcMessage, text: string) => void): void;
   onEnd: LineChannel['onEnd'];
+  /** Resolves with the end, after its listener was called. */
+  readonly closed: Promise<ChannelEnd>;
   close: LineChannel['close'];
   /** Reads no further message until the promise is settled; undefined: there is nothing to wait for. */
   holdBack(until: Promise<void> | undefined): void;
@@ -142,6 +144,7 @@ const MESSAGE_START = '{"jsonrpc"';
  * also in front of a message on its line), which is skipped.
  */
 export function createAgentChannel(process: RunningProcess, clock: Pick<Clock, 'after'>): AgentChannel {
+  const closed = Promise.withResolvers<ChannelEnd>();
   let listener: (message: RpcMessage, text: string) => void = () => undefined;
 
   function take(text: string): void {
@@ -170,7 +173,13 @@ export function createAgentChannel(process: RunningProcess, clock: Pick<Clock, '
       listener = next;
       channel.onMessage(take);
     },
-    onEnd: channel.onEnd,
+    onEnd(next) {
+      channel.onEnd((end) => {
+        next(end);
+        closed.resolve(end);
+      });
+    },
+    closed: closed.promise,
     close: channel.close,
     holdBack(until) {
       if (until !== undefined) channel.holdBack(until);

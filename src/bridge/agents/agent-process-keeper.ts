@@ -2,6 +2,7 @@ import type { ProcessExit, RunningProcess } from '../../platform/child-process/s
 import { pause, unlessAborted, withinTime } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { Payer } from '../../platform/identity/owner.ts';
+import { TOO_LARGE, TOO_SLOW } from '../../platform/json-rpc/message-channel.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
 import { isPersons } from '../principal.ts';
@@ -144,6 +145,9 @@ export interface ProcessKeeperOptions extends Pick<Runtime, 'clock' | 'logger'> 
 /** Why a process failed: the program did not start, or it ended during a turn. */
 type FailureCause = 'start' | 'turn';
 
+/** With these codes the bridge closes a channel: a message is too long, or the program does not read. */
+const CLOSED_BY_US: ReadonlySet<number> = new Set([TOO_LARGE, TOO_SLOW]);
+
 /** How many consecutive failures cause no pause, so that the turn after a single crash does not wait. */
 const FREE_FAILURES: Readonly<Record<FailureCause, number>> = { start: 0, turn: 1 };
 
@@ -226,6 +230,8 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     let stopIdleTimer: (() => void) | undefined;
     let reason: string | undefined;
     let broken = false;
+    /** The bridge itself reads nothing more from it. */
+    let closedBecause: string | undefined;
     let endedBecause: string | undefined;
     const listeners = new Set<(why: string) => void>();
     const idle: IdleProcess = { payer: options.user, continues: connection.continues, end };
@@ -270,7 +276,7 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
     }
 
     async function end(why: string): Promise<void> {
-      reason ??= `${label} was ended by the bridge: ${why}`;
+      reason ??= endedHere(why);
       retire();
       await process.stop({ graceMs: limits.killMs });
     }
@@ -299,21 +305,23 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
       retire();
     });
     // A program that closes its output but keeps running cannot be used any more.
-    void connection.closed.then(async () => {
+    void connection.closed.then(async (closing) => {
       broken = true;
+      if (closing !== undefined && CLOSED_BY_US.has(closing.code)) closedBecause = endedHere(closing.reason);
       retire();
       const gone = await withinTime(clock, limits.killMs, process.exited, () => undefined);
       if (gone === undefined && reason === undefined) await process.stop({ graceMs: limits.killMs });
     });
     void process.exited.then((exit) => {
       const wasInUse = holders > 0;
-      endedBecause = reason ?? exitText(exit);
+      const failure = closedBecause ?? exitText(exit);
+      endedBecause = reason ?? failure;
       for (const listener of listeners) listener(endedBecause);
       listeners.clear();
       living.delete(kept);
       limit.leave(options.user);
       // A program that ends while no turn uses it has not failed.
-      if (reason === undefined && wasInUse) noteFailure('turn', exitText(exit));
+      if (reason === undefined && wasInUse) noteFailure('turn', failure);
       else logger.info({ pid: process.pid, why: endedBecause }, 'agent ended');
     });
     waitForUse();
@@ -322,6 +330,10 @@ export function createProcessKeeper(options: ProcessKeeperOptions): ProcessKeepe
 
   function failed(code: StartFailure['code'], error: string): StartFailure {
     return { kind: 'not-started', code, error: hide(error) };
+  }
+
+  function endedHere(why: string): string {
+    return `${label} was ended by the bridge: ${why}`;
   }
 
   function exitText({ code, signal, stderrTail }: ProcessExit): string {

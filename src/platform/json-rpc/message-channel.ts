@@ -58,8 +58,8 @@ const LAST_WORDS_MS = 1000;
 const NORMAL = 1000;
 const GONE = 1006;
 const NOT_UTF8 = 1007;
-const TOO_LARGE = 1009;
-const TOO_SLOW = 1013;
+export const TOO_LARGE = 1009;
+export const TOO_SLOW = 1013;
 const OPENING_BRACE = 0x7b;
 const OPENING_BRACKET = 0x5b;
 /** White space, and the bytes of a byte order mark. */

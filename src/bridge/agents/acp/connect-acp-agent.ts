@@ -68,6 +68,12 @@ const MAX_EARLY = 16;
 /** The protocol's own code. */
 const AUTHENTICATION_REQUIRED = -32000;
 
+/** The SDK passes on whatever an agent answers. */
+function anObject<Answer>(method: string, answer: Answer): Answer {
+  if (typeof answer === 'object' && answer !== null) return answer;
+  throw new Error(`it answered ${method} with something that is not an object`);
+}
+
 /**
  * Speaks the Agent Client Protocol (version 1) with an agent. No file or terminal capability is announced: agents then
  * use the machine themselves, in the folder of the conversation, and ask for permission as they would at a terminal.
@@ -168,12 +174,13 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     noteMode(conversation, told.modes?.current);
   }
 
-  const initialized = await agent.request(methods.agent.initialize, {
+  const answered = await agent.request(methods.agent.initialize, {
     protocolVersion: PROTOCOL_VERSION,
     // What a terminal is needed for is shown to people as a command.
     clientCapabilities: { elicitation: { form: {} }, auth: { terminal: true } },
     clientInfo: { name: 'trestle', title: 'Trestle', version: options.version },
   });
+  const initialized = anObject('initialize', answered);
   if (initialized.protocolVersion !== PROTOCOL_VERSION) {
     throw new Error(`it speaks version ${initialized.protocolVersion} of the protocol, not ${PROTOCOL_VERSION}`);
   }
@@ -286,11 +293,12 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     const shown = { modes: modes?.shown ?? [], models: models?.shown ?? [], thinking: thinking?.shown ?? [] };
     request.offers?.({ ...shown, commands });
     if (refusal !== undefined) return { kind: 'failed', error: refusal };
-    const response = await agent.request(methods.agent.session.prompt, {
+    const answered = await agent.request(methods.agent.session.prompt, {
       sessionId: conversation,
       prompt: [{ type: 'text', text }, ...parts.map(toBlock)],
       ...(trace?.context !== undefined && { _meta: { traceparent: traceparentOf(trace.context) } }),
     });
+    const response = anObject('session/prompt', answered);
     const usage = readUsage(response, prompt.updates.tokensInUse());
     const costUsd = costOf(conversation, prompt.updates.costUsd());
     const used =
@@ -328,8 +336,10 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
     async open(folder, _model, servers) {
       const mcpServers = servers.map(toServer);
       const answer = await agent.request(methods.agent.session.new, { cwd: folder, mcpServers });
-      take(answer.sessionId, folder, answer, 0);
-      return answer.sessionId;
+      const sessionId = textOf(anObject('session/new', answer).sessionId);
+      if (sessionId === '') throw new Error('it opened a conversation without a name');
+      take(sessionId, folder, answer, 0);
+      return sessionId;
     },
     async resume(conversation, folder, servers) {
       const request = { sessionId: conversation, cwd: folder, mcpServers: servers.map(toServer) };
@@ -383,6 +393,6 @@ export async function connectAcpAgent(options: AcpAgentOptions): Promise<AgentCo
         return `the agent could not delete it: ${detail}`;
       }
     },
-    closed: connection.closed,
+    closed: Promise.race([channel.closed, connection.closed.then(() => undefined)]),
   };
 }

@@ -92,6 +92,22 @@ test('an agent that speaks another version of the protocol is refused', async (t
   assert.equal(agent.living(), 0);
 });
 
+for (const method of ['initialize', 'session/new', 'session/prompt']) {
+  test(`an agent that answers ${method} with null fails in words about it`, async (t) => {
+    const agent = await startScripted(t, { flags: ['--blank', method] });
+    const end = await agent.run({ prompt: 'say x', folder: agent.work }).end;
+    assert.equal(end.kind === 'failed' && end.code, 'AGENT_FAILED');
+    assert.equal(end.kind === 'failed' && end.error, `it answered ${method} with something that is not an object`);
+  });
+}
+
+test('an agent that sends a message of more than 64 MiB is ended, and its turn says why', async (t) => {
+  const agent = await startScripted(t);
+  const end = await agent.run({ prompt: `burst 1 ${65 * 1024 * 1024}`, folder: agent.work }).end;
+  assert.equal(end.kind === 'failed' && end.code, 'AGENT_EXITED');
+  assert.match(end.kind === 'failed' ? end.error : '', /ended by the bridge: a message is longer than \d+ bytes$/);
+});
+
 test('a turn in which nothing happens for too long is given up, and the agent with it', async (t) => {
   const agent = await startScripted(t, { limits: { silenceMs: 300, cancelMs: 200 } });
   const end = await agent.run({ prompt: 'ignore', folder: agent.work }).end;
