@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { FileChange, PlanEntry } from '../contract/session-update.ts';
 import { asObject, cutText, objectsIn, shownText, textOf } from './agent-text.ts';
 
@@ -111,6 +112,32 @@ export const PATH_MEMBERS: readonly string[] = [
   ...['path', 'file_path', 'filePath', 'file', 'abs_path', 'notebook_path'],
   ...['from', 'to', 'grantRoot', 'paths'],
 ];
+
+/** The members of inputs in which agents name a command and its folder. */
+export const COMMAND_MEMBERS: readonly string[] = ['command', 'cmd', 'args'];
+export const FOLDER_MEMBERS: readonly string[] = ['cwd', 'workdir', 'working_directory'];
+
+/** In characters of JSON. Of a larger input, only what rules read is kept for a question that does not repeat it. */
+const MAX_KEPT_INPUT = 1024 * 1024;
+/** Linux starts no longer command. Of one that is longer nevertheless, rules see the beginning, and allow nothing. */
+const MAX_KEPT_COMMAND = 2 * 1024 * 1024;
+
+/** What is kept of the input of a tool call until it has ended; undefined where there is none. */
+export function keptInput(input: unknown): unknown {
+  if (input === undefined || input === null) return undefined;
+  const text = JSON.stringify(input);
+  if (text.length <= MAX_KEPT_INPUT) return input;
+  const fields = asObject(input);
+  const read = [...COMMAND_MEMBERS, ...FOLDER_MEMBERS].filter((name) => fields[name] !== undefined);
+  const kept = Object.fromEntries(read.map((name) => [name, fields[name]]));
+  const words = JSON.stringify(kept);
+  return {
+    ...(words.length <= MAX_KEPT_COMMAND ? kept : { command: cutText(words, MAX_KEPT_COMMAND) }),
+    paths: pathsIn(input),
+    // A remembered answer counts for this input alone.
+    inputSha256: createHash('sha256').update(text).digest('hex'),
+  };
+}
 
 /** The files that an input names. */
 export function pathsIn(input: unknown): readonly string[] {

@@ -4,7 +4,7 @@ import { basename, dirname, isAbsolute, join, normalize, relative, resolve } fro
 import { errorCode } from '../../platform/errors/app-error.ts';
 import type { PermissionQuestion } from '../agents/agent-provider.ts';
 import { MAX_PATTERN, type PathPattern, readGlob } from '../agents/builtin/tools/walk-folder.ts';
-import { PATH_MEMBERS, pathsIn } from '../agents/file-changes.ts';
+import { COMMAND_MEMBERS, FOLDER_MEMBERS, PATH_MEMBERS, pathsIn } from '../agents/file-changes.ts';
 
 /** Decides about what it matches. Every condition that is given must hold; a rule without conditions matches all. */
 export interface PermissionRule {
@@ -231,7 +231,7 @@ function patternFrom(path: string, folder: string): { readonly base: string | un
 type Fields = Readonly<Record<string, unknown>>;
 
 /** What rules read of an input. */
-export const RULE_MEMBERS: readonly string[] = [...PATH_MEMBERS, 'command', 'cmd', 'args'];
+export const RULE_MEMBERS: readonly string[] = [...PATH_MEMBERS, ...COMMAND_MEMBERS];
 const SHELLS: ReadonlySet<string> = new Set(['sh', 'bash', 'zsh', 'dash']);
 const SHELL_FLAG = /^-l?c$/;
 /** Plain words and simple quotes. Everything else may mean something to a shell. */
@@ -272,7 +272,7 @@ export function subjectOf({ toolKind, title, input }: PermissionQuestion, folder
 }
 
 function foldersNamedIn(fields: Fields, folder: string): readonly string[] {
-  const named = ['cwd', 'workdir', 'working_directory'].flatMap((name) => textsOf(fields[name]));
+  const named = FOLDER_MEMBERS.flatMap((name) => textsOf(fields[name]));
   return named.map((path) => resolve(folder, path)).filter((path) => path !== folder);
 }
 

@@ -56,6 +56,23 @@ test('rules see the files that an ACP agent names beside the input, in the reque
   read({ ...update, sessionUpdate: 'tool_call', rawInput: { command: 'git status' } });
   read({ ...update, sessionUpdate: 'tool_call_update', rawInput: { command: `make ${'x'.repeat(2_000_000)}` } });
   assert.equal(decided(asked({ toolCallId: 'five' }), allowStatus), 'ask');
+  // The command of such an input, and which input it was.
+  const [script, another] = ['x', 'y'].map((letter) => letter.repeat(2_000_000));
+  const terminal = { sessionUpdate: 'tool_call', kind: 'execute', title: 'Terminal' };
+  read({ ...terminal, toolCallId: 'six', rawInput: { cmd: 'sudo', args: ['rm', '-rf', '/'], script } });
+  assert.equal(decided(asked({ toolCallId: 'six' }), denyRemove), 'deny');
+  read({ ...terminal, toolCallId: 'six', rawInput: { command: `rm -rf / # ${script}${script}` } });
+  assert.equal(
+    decided(asked({ toolCallId: 'six' }), denyRemove),
+    'deny',
+    'the beginning of one that is too long to run',
+  );
+  const commandOf = (rawInput: object) => {
+    read({ ...terminal, toolCallId: 'seven', rawInput });
+    return subjectOf({ ...asked({ toolCallId: 'seven' }), options: [] }, FOLDER).command;
+  };
+  assert.notDeepEqual(commandOf({ script }), commandOf({ script: another }));
+  assert.deepEqual(commandOf({ script }), commandOf({ script }));
   assert.equal(decided(asked({ toolCallId: 'unknown' }), denyEdits), 'ask');
   assert.deepEqual(asked({ toolCallId: 'unknown' }), {
     toolCallId: 'unknown',

@@ -14,7 +14,7 @@ import {
   tokenCount,
   withinBounds,
 } from '../agent-text.ts';
-import { pathsIn, pathsOf, readDiffs, readLocations, readPlan, withPaths } from '../file-changes.ts';
+import { keptInput, pathsOf, readDiffs, readLocations, readPlan, withPaths } from '../file-changes.ts';
 import type { PromptPart } from '../prompt-content.ts';
 
 const UPDATE = 'session/update';
@@ -152,7 +152,7 @@ interface ToolCalls {
 
 interface Told {
   readonly call: ToolCall;
-  /** The whole input, for rules. Undefined: the call has ended, or its input is too large. */
+  /** The input, for rules. Undefined: there is none, or the call has ended. */
   readonly input: unknown;
   /** All files that it was told to be about. */
   readonly paths: readonly string[];
@@ -161,8 +161,6 @@ interface Told {
 const STATUSES: ReadonlySet<unknown> = new Set(['pending', 'in_progress', 'completed', 'failed']);
 /** An agent that calls more tools in one turn has the first ones forgotten. */
 const MAX_TOOL_CALLS = 1000;
-/** Of larger inputs, only the paths are kept for a question that does not repeat them: an older input is no longer true. */
-const MAX_KEPT_INPUT = 1024 * 1024;
 const MAX_PATHS = 10_000;
 
 function createToolCalls(): ToolCalls {
@@ -177,7 +175,8 @@ function createToolCalls(): ToolCalls {
       const isOver = call.status === 'completed' || call.status === 'failed';
       const told = {
         call,
-        input: keptInput(update, before?.input),
+        // An older input is no longer true.
+        input: keptInput(update.rawInput) ?? before?.input,
         paths: [...(before?.paths ?? []), ...pathsOf(update)],
       };
       toldCalls.delete(toolCallId);
@@ -202,11 +201,6 @@ function createToolCalls(): ToolCalls {
       };
     },
   };
-}
-
-function keptInput({ rawInput }: Fields, before: unknown): unknown {
-  if (rawInput === undefined || rawInput === null) return before;
-  return JSON.stringify(rawInput).length > MAX_KEPT_INPUT ? { paths: pathsIn(rawInput) } : rawInput;
 }
 
 function mergeToolCall(before: ToolCall | undefined, toolCallId: string, update: Fields): ToolCall {
