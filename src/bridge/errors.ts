@@ -107,7 +107,7 @@ export const bridgeErrors = {
     status: 200,
     rpc: -32602,
     message:
-      'No turn of this session in the last 24 hours belongs to this call; send it as a new call, without Last-Event-ID.',
+      'No turn of this session in the last 24 hours belongs to this call; send it as a new call, without Last-Event-ID and with another Idempotency-Key.',
   },
   TOO_MANY_JOBS: {
     status: 200,

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { MOMENT_PATTERN } from '../../platform/json/describe-issues.ts';
 import { SessionName, StartParams, TurnParams } from './session.ts';
 import { ProviderEntry } from './surface.ts';
 import { Permission, Summary, seq } from './workbench.ts';
@@ -18,7 +19,7 @@ export const JobPriority = Type.Enum(['high', 'normal', 'low']);
 const time = (description: string) =>
   Type.Optional(
     Type.String({
-      pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d)$',
+      pattern: MOMENT_PATTERN,
       description: `${description} ISO 8601 with an offset, such as 2027-01-31T08:00:00Z.`,
     }),
   );

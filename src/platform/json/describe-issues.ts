@@ -22,6 +22,13 @@ const TYPE_NAMES: Readonly<Record<string, string>> = {
   string: 'a string',
 };
 
+/** A moment in a JSON text: ISO 8601 with an offset. */
+export const MOMENT_PATTERN = '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d)$';
+/** What texts of a pattern are called. Of any other pattern, people see the pattern itself. */
+const PATTERN_NAMES: Readonly<Record<string, string>> = {
+  [MOMENT_PATTERN]: 'a date and time with an offset, such as 2030-01-31T08:00:00Z',
+};
+
 /** Describes what is wrong with a value that did not fit: the first few issues, or none where the value is too large. */
 export function findIssues(validator: Validator, value: unknown): Issue[] {
   const issues = new Map<string, Issue>();
@@ -132,6 +139,8 @@ function expectedValues(error: TLocalizedValidationError): string[] {
       return [JSON.stringify(error.params.allowedValue)];
     case 'enum':
       return error.params.allowedValues.map((value) => JSON.stringify(value));
+    case 'pattern':
+      return [PATTERN_NAMES[String(error.params.pattern)] ?? []].flat();
     default:
       return [];
   }

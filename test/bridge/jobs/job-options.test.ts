@@ -201,6 +201,10 @@ test('what is wrong with the options of a job is refused by name', async (contex
   for (const params of [{ from: 'x' }, { to: '2030-02-30' }, { search: '' }, { owner: 5 }]) {
     assert.equal((await call(url, 'app.jobs.list', params)).error?.data.code, 'INVALID_PARAMS', JSON.stringify(params));
   }
+  assert.match(
+    String((await refusal(url, { notBefore: 'tomorrow' }))?.message),
+    /must be a date and time with an offset/,
+  );
   assert.deepEqual(await listJobs(url), []);
 });
 
