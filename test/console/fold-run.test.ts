@@ -21,6 +21,12 @@ const shown = (updates: readonly Update[]) =>
     stopReason,
   ]);
 
+test('a conversation says how many rounds it was started with', () => {
+  const roundsOf = (more: object) =>
+    foldRuns([update(100, 'multi_agent_started', { orchestrationMode: 'conversation', steps, ...more })])[0]?.rounds;
+  assert.deepEqual([{ maxTurns: 6 }, { maxTurns: 5 }, {}].map(roundsOf), [3, 3, undefined]);
+});
+
 test('a run is its plan, what its steps do, and why it ended', () => {
   const [run] = foldRuns([started, update(101, 'text', { text: 'not for the picture' }), begins(102, 0)]);
   assert.deepEqual([run?.mode, run?.steps[0]?.outputAs, run?.steps[1]?.outputAs], ['race', 'x', '']);

@@ -169,6 +169,7 @@ export const SessionUpdate = Type.Object({
   stepIndex: Type.Optional(Type.Integer({ description: 'Of a multi-agent run: the step that reports it.' })),
   providerId: Type.Optional(Type.String({ description: 'Of a multi-agent run: the agent of the step.' })),
   orchestrationMode: Type.Optional(Type.String({ description: 'Of a multi-agent run that starts or has ended.' })),
+  maxTurns: Type.Optional(Type.Integer({ description: 'Of a conversation that starts: its most speeches.' })),
   steps: Type.Optional(
     Type.Array(Type.Object({ ...Type.Partial(StepRecord).properties, ...plannedMembers }), {
       description:

@@ -106,7 +106,8 @@ export function createMultiAgent(options: MultiAgentOptions): AgentProvider {
     const told = plan.steps.map(({ providerId, prompt, outputAs, timeoutMs }, index) => {
       return { index, providerId, prompt: cutText(prompt, MAX_TOLD_PROMPT), outputAs, timeoutMs };
     });
-    const facts = { orchestrationMode: mode, steps: told };
+    const limit = mode === 'conversation' ? { maxTurns: plan.maxTurns } : {};
+    const facts = { orchestrationMode: mode, ...limit, steps: told };
     turn.report({ kind: 'stage', event: 'multi_agent_started', message: `A ${mode} has started.`, members: facts });
     const end = await runModes[mode](plan, steps);
     if (end.winner !== undefined) turn.won?.(planned[end.winner.record.index] ?? -1);

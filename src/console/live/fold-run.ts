@@ -27,6 +27,8 @@ export interface RunPart {
 export interface Run {
   readonly turnId: string;
   readonly mode: string;
+  /** Of a conversation; undefined where its start does not say it. */
+  readonly rounds: number | undefined;
   readonly startedAt: number;
   readonly endedAt: number | undefined;
   /** Why it ended; empty while it runs. */
@@ -63,6 +65,7 @@ interface Members {
   readonly stepIndex?: number;
   readonly providerId?: string;
   readonly orchestrationMode?: string;
+  readonly maxTurns?: number;
   readonly stopReason?: string;
   readonly steps?: readonly Partial<StepMembers>[];
 }
@@ -99,7 +102,7 @@ export function foldRuns(updates: readonly Update[]): readonly Run[] {
   return [...runs.values()];
 }
 
-function begun({ turnId, at, orchestrationMode = 'sequence', steps = [] }: Members): Run {
+function begun({ turnId, at, orchestrationMode = 'sequence', maxTurns, steps = [] }: Members): Run {
   const planned = steps.map(({ index = 0, providerId = '', prompt = '', outputAs = '' }) => ({
     index,
     providerId,
@@ -109,6 +112,8 @@ function begun({ turnId, at, orchestrationMode = 'sequence', steps = [] }: Membe
   return {
     turnId,
     mode: orchestrationMode,
+    // A round in which not everyone speaks counts as one.
+    rounds: maxTurns === undefined || steps.length === 0 ? undefined : Math.ceil(maxTurns / steps.length),
     startedAt: at,
     endedAt: undefined,
     stopReason: '',

@@ -139,6 +139,14 @@ test('steps tell live which of them speaks, between the events of the run', asyn
   );
 });
 
+test('the start of a conversation says how many speeches it has at most', async (t) => {
+  const { url } = await startBridge(t, { providers: [createScriptedProvider('alpha', naming('alpha'))] });
+  const params = run({ orchestrationMode: 'conversation', participants: ['alpha', 'alpha'], maxTurns: 3 });
+  const { updates } = await stream(url, { method: 'session.start', params });
+  const { maxTurns } = Object(updates.find(({ event }) => event === 'multi_agent_started'));
+  assert.equal(maxTurns, 3);
+});
+
 describe('steps at the same time', () => {
   test('parallel runs all and succeeds only if all do', async (t) => {
     const alpha = createScriptedProvider('alpha', naming('alpha'));

@@ -22,7 +22,7 @@ export async function readRunUpdates(name: SessionName): Promise<{ updates: Upda
 }
 
 /** What a run was started with. */
-export interface EarlierRun extends Pick<Run, 'mode' | 'steps'> {
+export interface EarlierRun extends Pick<Run, 'mode' | 'rounds' | 'steps'> {
   readonly task: string;
   readonly folder: string;
 }
@@ -35,7 +35,8 @@ export async function readEarlierRun(name: SessionName, turnId: string): Promise
   for (let before: string | undefined; ; ) {
     const page = await listTurns(name, before);
     const turn = page.turns.find((one) => one.turnId === turnId);
-    if (turn !== undefined) return { mode: run.mode, steps: run.steps, task: turn.prompt, folder: session.folder };
+    const { mode, rounds, steps } = run;
+    if (turn !== undefined) return { mode, rounds, steps, task: turn.prompt, folder: session.folder };
     before = page.nextCursor ?? undefined;
     if (before === undefined) return undefined;
   }

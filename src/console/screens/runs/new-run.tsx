@@ -78,7 +78,7 @@ function RunForm({ before }: { readonly before: EarlierRun | undefined }) {
       outputAs,
     })) ?? [newStep(1), newStep(2)],
   );
-  const [rounds, setRounds] = useState('2');
+  const [rounds, setRounds] = useState(String(before?.rounds ?? 2));
   const [folder, setFolder] = useState(before?.folder ?? '');
   const [permissions, setPermissions] = useState<PermissionChoice>('ask');
   const [problem, setProblem] = useState<unknown>();
