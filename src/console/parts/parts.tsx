@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useId, useRef, useState, useSyncExternalStore } from 'react';
+import { type ReactNode, useEffect, useId, useLayoutEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
 import { momentText, type Shown, spanText, titleText, visible, zonedText } from './text.ts';
@@ -226,13 +226,16 @@ export function Part(props: { readonly title: string; readonly text?: ReactNode;
   );
 }
 
-/** A native modal dialog: Escape closes it, and the focus stays inside. */
+/** A native modal dialog: Escape closes it, the focus stays inside, and returns to where it was. */
 export function Dialog(props: { title: string; onClose: () => void; children: ReactNode }) {
   const { title, onClose, children } = props;
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
-    element.current?.showModal();
+  // Before the effects of what is inside: a field cannot take the focus while the dialog is closed.
+  useLayoutEffect(() => {
+    const dialog = element.current;
+    dialog?.showModal();
+    return () => dialog?.close();
   }, []);
   return (
     <dialog ref={element} aria-labelledby={id} onClose={onClose}>

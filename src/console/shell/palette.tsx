@@ -107,6 +107,9 @@ export default function Palette({ screens, actions, own, onClose }: PaletteProps
   }, [screens, actions, sessions.data, sessions.isPlaceholderData, search, own, go]);
   const choices = [...found.places, ...peopleAndKeys, ...found.actions];
   const current = Math.min(chosen, choices.length - 1);
+  const field = useRef<HTMLInputElement>(null);
+  // When the dialog is open.
+  useEffect(() => field.current?.focus(), []);
   const list = useRef<HTMLDivElement>(null);
   useEffect(() => {
     list.current?.children[current]?.scrollIntoView({ block: 'nearest' });
@@ -128,7 +131,7 @@ export default function Palette({ screens, actions, own, onClose }: PaletteProps
           aria-activedescendant={choices[current] === undefined ? undefined : `${id}-${current}`}
           autoComplete="off"
           spellCheck={false}
-          autoFocus
+          ref={field}
           placeholder="Screen, session or action"
           value={text}
           onChange={({ target }) => {
