@@ -194,3 +194,32 @@ test('code has colours in answers and diffs, in both schemes, and the text stays
   assert.notEqual(await colourOf(), light);
   assert.deepEqual(problems, []);
 });
+
+test('a menu ends with a choice, a click elsewhere and Escape; a dialog gives the focus back', async (t) => {
+  const { page, problems } = await openSession(t, { default: 'builtin' }, 'hello');
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  const more = page.getByLabel('More', { exact: true }).last();
+  const entry = page.getByRole('button', { name: 'Remembered answers …' });
+  await more.click();
+  await page.getByRole('log').click();
+  await entry.waitFor({ state: 'hidden' });
+  await more.click();
+  await page.keyboard.press('Escape');
+  await entry.waitFor({ state: 'hidden' });
+  await more.click();
+  await entry.click();
+  const dialog = page.getByRole('dialog', { name: 'Remembered answers' });
+  await dialog.waitFor();
+  await entry.waitFor({ state: 'hidden' });
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  assert.equal(await more.evaluate((one) => one === one.ownerDocument.activeElement), true);
+  await more.click();
+  await page.getByRole('button', { name: 'Archive', exact: true }).click();
+  await page.waitForURL(/\/console$/);
+  await page.goBack();
+  await more.click();
+  await page.getByRole('button', { name: 'Restore from the archive' }).click();
+  await page.locator('.session-bar .chip', { hasText: 'idle' }).waitFor();
+  assert.deepEqual(problems, []);
+});

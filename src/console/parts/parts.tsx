@@ -19,6 +19,7 @@ export function CopyButton({ text, label = 'Copy', isPlain = false }: CopyProps)
     <button
       type="button"
       className={isPlain ? 'plain' : ''}
+      data-answers
       onClick={() =>
         void Promise.resolve(typeof text === 'string' ? text : text())
           .then((copied) => navigator.clipboard.writeText(copied))
@@ -309,7 +310,10 @@ interface RenameProps {
 export function RenameForm({ title, onRename, onCancel }: RenameProps) {
   const [next, setNext] = useState(title);
   const input = useRef<HTMLInputElement>(null);
-  useEffect(() => input.current?.select(), []);
+  useEffect(() => {
+    input.current?.focus();
+    input.current?.select();
+  }, []);
   return (
     <form
       className="with-button"

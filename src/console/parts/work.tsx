@@ -1,4 +1,4 @@
-import { type FormEvent, useState } from 'react';
+import { type FormEvent, type MouseEvent, type ReactNode, useEffect, useRef, useState } from 'react';
 import { type LoginAnswer, logIn, logInWithPasskey, proveSecondFactor } from '../data/accounts.ts';
 import { replaceLogin } from '../data/own-account.ts';
 import { BASE, curlOf, Problem } from '../data/request.ts';
@@ -190,5 +190,54 @@ export function Confirm(props: {
         </button>
       </div>
     </Dialog>
+  );
+}
+
+interface MenuProps {
+  readonly label: string;
+  readonly children: ReactNode;
+}
+
+/** A menu behind a button. What is chosen in it closes it, and so do Escape, a click elsewhere, and a focus elsewhere. */
+export function Menu({ label, children }: MenuProps) {
+  const element = useRef<HTMLDetailsElement>(null);
+  const button = useRef<HTMLElement>(null);
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => {
+    if (!isOpen) return;
+    function leave({ target }: Event): void {
+      if (target instanceof Node && element.current?.contains(target) !== true) setOpen(false);
+    }
+    function press(event: KeyboardEvent): void {
+      if (event.key !== 'Escape') return;
+      // Otherwise it would count as the first of two that stop what runs.
+      event.stopPropagation();
+      setOpen(false);
+      button.current?.focus();
+    }
+    addEventListener('pointerdown', leave);
+    addEventListener('focusin', leave);
+    addEventListener('keydown', press, { capture: true });
+    return () => {
+      removeEventListener('pointerdown', leave);
+      removeEventListener('focusin', leave);
+      removeEventListener('keydown', press, { capture: true });
+    };
+  }, [isOpen]);
+  function choose({ target }: MouseEvent): void {
+    const chosen = target instanceof Element ? target.closest('button, a') : null;
+    // A button that answers in its own place, such as by "Copied", stays in sight.
+    if (chosen === null || chosen.hasAttribute('data-answers')) return;
+    setOpen(false);
+    // A dialog that was chosen returns the focus to where it is now.
+    button.current?.focus();
+  }
+  return (
+    <details ref={element} className="menu" open={isOpen} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary ref={button} aria-label={label}>
+        ⋯
+      </summary>
+      <div onClickCapture={choose}>{children}</div>
+    </details>
   );
 }

@@ -12,7 +12,7 @@ import {
 } from '../../data/bridge.ts';
 import { CloseDialog, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
-import { useWork } from '../../parts/work.tsx';
+import { Menu, useWork } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
 
@@ -216,28 +216,25 @@ function CardActions({ session }: { readonly session: Summary }) {
   const isRunning = isStoppable(session);
   return (
     <>
-      <details className="menu">
-        <summary aria-label={`Actions for ${titleText(title)}`}>⋯</summary>
-        <div>
-          {isRunning ? (
-            <button
-              type="button"
-              onClick={() => act(() => trestle(system.signIn, team).session(sessionId).cancel({ owner }))}
-            >
-              Stop
-            </button>
-          ) : null}
-          <button type="button" onClick={() => setRenaming(true)}>
-            Rename
+      <Menu label={`Actions for ${titleText(title)}`}>
+        {isRunning ? (
+          <button
+            type="button"
+            onClick={() => act(() => trestle(system.signIn, team).session(sessionId).cancel({ owner }))}
+          >
+            Stop
           </button>
-          <button type="button" onClick={() => act(() => changeSession(name, { archived: state !== 'archived' }))}>
-            {state === 'archived' ? 'Restore from the archive' : 'Archive'}
-          </button>
-          <button type="button" className="danger" onClick={() => setClosing(true)}>
-            Close …
-          </button>
-        </div>
-      </details>
+        ) : null}
+        <button type="button" onClick={() => setRenaming(true)}>
+          Rename
+        </button>
+        <button type="button" onClick={() => act(() => changeSession(name, { archived: state !== 'archived' }))}>
+          {state === 'archived' ? 'Restore from the archive' : 'Archive'}
+        </button>
+        <button type="button" className="danger" onClick={() => setClosing(true)}>
+          Close …
+        </button>
+      </Menu>
       {isRenaming ? (
         <RenameForm
           title={title}

@@ -12,7 +12,7 @@ import {
 } from '../../data/bridge.ts';
 import { CloseDialog, CopyButton, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
 import { countText, moneyText, shortPath, titleText } from '../../parts/text.ts';
-import { CopyCurl } from '../../parts/work.tsx';
+import { CopyCurl, Menu } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS, tipOf, useShortcuts } from '../../shell/shortcuts.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
@@ -81,6 +81,7 @@ export const SessionHeader = memo(function SessionHeader(props: SessionHeaderPro
     }
   }
   const state = session?.state.replace('_', ' ') ?? '';
+  const isArchived = session?.state === 'archived';
   return (
     <header className="bar session-bar">
       {isRenaming ? (
@@ -122,36 +123,33 @@ export const SessionHeader = memo(function SessionHeader(props: SessionHeaderPro
           {isStopping ? 'Stopping …' : 'Stop'} <kbd>{keysText(SHORTCUTS.stop.keys)}</kbd>
         </button>
       ) : null}
-      <details className="menu">
-        <summary aria-label="More">⋯</summary>
-        <div>
-          <a href={exportAddress(name, 'markdown')} download={`${name.sessionId}.md`}>
-            Export as Markdown
-          </a>
-          <a href={exportAddress(name, 'json')} download={`${name.sessionId}.json`}>
-            Export as JSON
-          </a>
-          <CopyButton label="Copy link" text={() => Promise.resolve(location.href)} />
-          <CopyCurl path={sessionPath(name)} />
-          <button type="button" onClick={() => setOnPhone(true)}>
-            Follow on a phone …
+      <Menu label="More">
+        <a href={exportAddress(name, 'markdown')} download={`${name.sessionId}.md`}>
+          Export as Markdown
+        </a>
+        <a href={exportAddress(name, 'json')} download={`${name.sessionId}.json`}>
+          Export as JSON
+        </a>
+        <CopyButton label="Copy link" text={() => Promise.resolve(location.href)} />
+        <CopyCurl path={sessionPath(name)} />
+        <button type="button" onClick={() => setOnPhone(true)}>
+          Follow on a phone …
+        </button>
+        <button type="button" onClick={() => setShowsRules(true)}>
+          Remembered answers …
+        </button>
+        {isApart && !isRunning ? (
+          <button type="button" onClick={() => setMerging(true)}>
+            Merge …
           </button>
-          <button type="button" onClick={() => setShowsRules(true)}>
-            Remembered answers …
-          </button>
-          {isApart && !isRunning ? (
-            <button type="button" onClick={() => setMerging(true)}>
-              Merge …
-            </button>
-          ) : null}
-          <button type="button" onClick={() => void change({ archived: true })}>
-            Archive
-          </button>
-          <button type="button" className="danger" onClick={() => setClosing(true)}>
-            Close …
-          </button>
-        </div>
-      </details>
+        ) : null}
+        <button type="button" onClick={() => void change({ archived: !isArchived })}>
+          {isArchived ? 'Restore from the archive' : 'Archive'}
+        </button>
+        <button type="button" className="danger" onClick={() => setClosing(true)}>
+          Close …
+        </button>
+      </Menu>
       <ErrorBox error={problem} />
       {isMerging ? <MergeDialog name={name} steps={apart} onDone={onDone} onClose={() => setMerging(false)} /> : null}
       {showsRules && session !== undefined ? (
