@@ -223,3 +223,31 @@ test('a menu ends with a choice, a click elsewhere and Escape; a dialog gives th
   await page.locator('.session-bar .chip', { hasText: 'idle' }).waitFor();
   assert.deepEqual(problems, []);
 });
+
+test('what is typed after “Deny and say why” is the reason; a key that is held answers and stops once', async (t) => {
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  const agents = { catalog: ['scripted'], default: 'scripted', custom };
+  const { page, problems, log } = await openSession(t, agents, 'ask');
+  const card = page.getByRole('region', { name: 'The agent asks' });
+  const why = card.getByRole('button', { name: 'Deny and say why' });
+  await why.click();
+  await page.keyboard.type('not now');
+  assert.equal(await card.getByLabel('Why not').inputValue(), 'not now');
+  // Neither key stops the turn: the first one leaves the field, and a held key is pressed once.
+  await page.keyboard.press('Escape');
+  await card.getByLabel('Why not').waitFor({ state: 'detached' });
+  await page.keyboard.down('Escape');
+  await page.keyboard.down('Escape');
+  await page.keyboard.up('Escape');
+  await page.waitForTimeout(1200);
+  assert.equal(await page.getByRole('button', { name: 'Stopping …' }).count(), 0);
+  let answers = 0;
+  page.on('request', (request) => {
+    if (request.method() === 'POST' && /\/permissions\//.test(request.url())) answers += 1;
+  });
+  await page.keyboard.press('y');
+  await page.keyboard.press('y');
+  await log.getByText('answered selected once').waitFor();
+  assert.equal(answers, 1);
+  assert.deepEqual(problems, []);
+});

@@ -67,6 +67,9 @@ export function actionFor(
   return opensChord && find(before.key) === undefined && before.key !== 'Escape' ? undefined : find(now.key);
 }
 
+/** Keys that do what they do again and again while they are held down. */
+const HELD: ReadonlySet<string> = new Set([SHORTCUTS.nextItem.keys, SHORTCUTS.previousItem.keys]);
+
 const layers = new Set<{ readonly current: readonly Action[] }>();
 let before: Pressed | undefined;
 
@@ -81,6 +84,8 @@ function onKey(event: KeyboardEvent): void {
   const isTyping = target instanceof HTMLElement && target.closest('input, textarea, select, dialog') !== null;
   const isCommand = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
   if (['Control', 'Meta', 'Alt', 'Shift'].includes(key)) return;
+  // A key that is held down goes on through a list, and does everything else once: held, Escape is not pressed twice.
+  if (event.repeat && !HELD.has(key)) return;
   if (event.altKey || ((event.ctrlKey || event.metaKey) && !isCommand)) return;
   if (key === 'Escape' && isTyping) {
     // A dialog takes it, and a field that has something to clear. Neither is the first of two that stop an agent.

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import type { Permission, PermissionAnswer } from '../../../bridge/contract/workbench.ts';
 import { answerPermission } from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
@@ -23,7 +23,11 @@ const SEEN_MS = 500;
 export function useAnswer(permissionId: string, onAnswered: () => void) {
   const [problem, setProblem] = useState<unknown>();
   const [isSending, setSending] = useState(false);
+  /** From the first answer until it is refused: a second key may come before the page is drawn again. */
+  const isGiven = useRef(false);
   async function answer(given: PermissionAnswer): Promise<void> {
+    if (isGiven.current) return;
+    isGiven.current = true;
     setSending(true);
     try {
       await answerPermission(permissionId, given);
@@ -33,6 +37,7 @@ export function useAnswer(permissionId: string, onAnswered: () => void) {
       if (error instanceof Problem && (error.status === 409 || error.status === 410)) onAnswered();
       setProblem(error);
       setSending(false);
+      isGiven.current = false;
     }
   }
   return { answer, problem, isSending };
@@ -55,6 +60,13 @@ export function PermissionCard({ permission, agent, changes = [], onAnswered }: 
   const [isSeen, setSeen] = useState(false);
   const [reason, setReason] = useState<string>();
   const now = useNow();
+  const reasonField = useRef<HTMLInputElement>(null);
+  const reasonButton = useRef<HTMLButtonElement>(null);
+  const hasReason = reason !== undefined;
+  // What is typed is the reason, and no key of the page.
+  useEffect(() => {
+    if (hasReason) reasonField.current?.focus();
+  }, [hasReason]);
   useEffect(() => {
     const seen = setTimeout(() => setSeen(true), SEEN_MS);
     return () => clearTimeout(seen);
@@ -62,7 +74,7 @@ export function PermissionCard({ permission, agent, changes = [], onAnswered }: 
   const answer = (decision: 'allow' | 'deny', scope: 'once' | 'session' | 'always', why = '') =>
     send({ decision, scope, ...(why !== '' && { reason: why }) });
   useShortcuts(
-    isSeen && reason === undefined
+    isSeen && !hasReason
       ? {
           allow: () => void answer('allow', 'once'),
           allowSession: () => void answer('allow', 'session'),
@@ -108,11 +120,17 @@ export function PermissionCard({ permission, agent, changes = [], onAnswered }: 
         <button type="button" className="danger" disabled={isSending} onClick={() => void answer('deny', 'once')}>
           Deny <kbd>D</kbd>
         </button>
-        <button type="button" className="plain" onClick={() => setReason('')}>
+        <button
+          ref={reasonButton}
+          type="button"
+          className="plain"
+          aria-expanded={hasReason}
+          onClick={() => setReason(hasReason ? undefined : '')}
+        >
           Deny and say why
         </button>
       </div>
-      {reason === undefined ? null : (
+      {!hasReason ? null : (
         <form
           onSubmit={(event) => {
             event.preventDefault();
@@ -120,13 +138,21 @@ export function PermissionCard({ permission, agent, changes = [], onAnswered }: 
           }}
         >
           <input
+            ref={reasonField}
             aria-label="Why not"
             value={reason}
             maxLength={2000}
             placeholder="Why not?"
             onChange={(event) => setReason(event.target.value)}
+            onKeyDown={(event) => {
+              if (event.key !== 'Escape') return;
+              // Otherwise it would count as the first of two that stop what runs.
+              event.stopPropagation();
+              setReason(undefined);
+              reasonButton.current?.focus();
+            }}
           />
-          <button type="submit" className="danger">
+          <button type="submit" className="danger" disabled={isSending}>
             Deny
           </button>
         </form>
