@@ -251,3 +251,23 @@ test('what is typed after “Deny and say why” is the reason; a key that is he
   assert.equal(answers, 1);
   assert.deepEqual(problems, []);
 });
+
+test('over plain HTTP, where browsers offer less, sessions and runs start and the playground answers', async (t) => {
+  const program = await startProgram(t, { args: [] });
+  const { page, problems } = await openPage(t, 'about:blank');
+  // As on a page that came over plain HTTP from another machine.
+  await page.addInitScript(`delete Crypto.prototype.randomUUID; delete Navigator.prototype.clipboard;
+    delete globalThis.PublicKeyCredential`);
+  await page.goto(`${program.url}/console/new`);
+  await page.getByLabel('What should be done?').fill('hello');
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/console\/sessions\//);
+  await page.goto(`${program.url}/console/playground`);
+  await page.getByLabel('Message').fill('hello there');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.locator('.markdown', { hasText: 'hello there' }).waitFor();
+  await page.goto(`${program.url}/login`);
+  await page.getByRole('button', { name: 'Use a passkey' }).click();
+  await page.getByText('This browser offers passkeys on https addresses and on localhost only.').waitFor();
+  assert.deepEqual(problems, []);
+});

@@ -1,5 +1,5 @@
 import type { FirstAdmin, SetupOptions } from '../../accounts/contract/registration.ts';
-import { type RequestOptions, request } from './request.ts';
+import { Problem, type RequestOptions, request } from './request.ts';
 
 export interface SystemFacts {
   readonly version: string;
@@ -84,8 +84,15 @@ export const decideDevice = (code: string, approve: boolean) =>
 export const acceptInvitation = (given: { token: string; name: string; email?: string; password: string }) =>
   auth<{ user: Person }>('POST', 'invitations/accept', given);
 
+/** Browsers do not offer passkeys to pages that came over plain HTTP from another machine. */
+export function requirePasskeys(): void {
+  if (typeof PublicKeyCredential === 'function') return;
+  throw new Problem('This browser offers passkeys on https addresses and on localhost only.', { code: 'no_passkeys' });
+}
+
 /** Logs in with a passkey: the browser asks the person. */
 export async function logInWithPasskey(ticket?: string): Promise<LoginAnswer> {
+  requirePasskeys();
   const given = ticket === undefined ? {} : { mfa_ticket: ticket };
   const { publicKey } = await auth<{ publicKey: PublicKeyCredentialRequestOptionsJSON }>(
     'POST',

@@ -1,7 +1,7 @@
 import type { Credential, OwnSession } from '../../accounts/contract/login.ts';
 import type { Subscription } from '../../accounts/contract/own-data.ts';
 import type { AccessToken, NewAccessToken } from '../../accounts/contract/tokens.ts';
-import { auth, forgetBearer, type LoginAnswer, type Person } from './accounts.ts';
+import { auth, forgetBearer, type LoginAnswer, type Person, requirePasskeys } from './accounts.ts';
 
 /** What people see and change of their own account. */
 
@@ -54,6 +54,7 @@ export const removeCredential = (id: string) => auth<void>('DELETE', `credential
 
 /** Adds a passkey: the browser asks the person. */
 export async function addPasskey(name: string): Promise<void> {
+  requirePasskeys();
   const query = { add: '1' };
   const { publicKey } = await auth<{ publicKey: PublicKeyCredentialCreationOptionsJSON }>(
     'POST',

@@ -6,6 +6,12 @@ export const BASE = document.querySelector<HTMLMetaElement>('meta[name=base]')?.
 /** For queries whose answers say when something was last used: every visit of their screen asks again. */
 export const ALWAYS_STALE = { staleTime: 0 } as const;
 
+/** A new id of eight letters and digits. Not by `randomUUID`, which browsers do not offer to pages over plain HTTP. */
+export function newId(): string {
+  const [number = 0] = crypto.getRandomValues(new Uint32Array(1));
+  return number.toString(16).padStart(8, '0');
+}
+
 /** A refusal of any service, or a connection that failed, in one shape. */
 export class Problem extends Error {
   readonly code: string;

@@ -9,6 +9,7 @@ import {
   routingOf,
   storedList,
 } from '../../data/permission-choice.ts';
+import { newId } from '../../data/request.ts';
 import { ownerOfTeam } from '../../data/teams.ts';
 import { AgentField, codeOf, ErrorBox, NotSentYet } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
@@ -90,7 +91,7 @@ export function NewSessionForm() {
     if (prompt.trim() === '' || isUploading) return;
     setStarting(true);
     setProblem(undefined);
-    const sessionId = `s-${crypto.randomUUID().slice(0, 8)}`;
+    const sessionId = `s-${newId()}`;
     const session = client.session(sessionId, {
       ...(folder !== '' && { workingDirectory: folder }),
       routing: {

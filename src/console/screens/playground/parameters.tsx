@@ -1,6 +1,6 @@
 import { useId, useState } from 'react';
 import type { ChatRequest, ChatTool } from '../../data/chat-code.ts';
-import { Problem } from '../../data/request.ts';
+import { newId, Problem } from '../../data/request.ts';
 import { Field } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
 import type { DraftFile } from '../session/next-message.ts';
@@ -94,7 +94,7 @@ export async function readImages(before: readonly DraftFile[], files: readonly F
   const read = files.map(async (file) => ({
     name: file.name,
     sizeBytes: file.size,
-    attachmentId: crypto.randomUUID(),
+    attachmentId: newId(),
     picture: await dataUrlOf(file),
   }));
   return [...before, ...(await Promise.all(read))];

@@ -5,7 +5,7 @@ import { type ChatRequest, CODE } from '../../data/chat-code.ts';
 import { findCall, NO_ANSWER, streamChat } from '../../data/chat-stream.ts';
 import { listModels } from '../../data/completions.ts';
 import { storedList } from '../../data/permission-choice.ts';
-import { BASE } from '../../data/request.ts';
+import { BASE, newId } from '../../data/request.ts';
 import { CompareDialog } from '../../parts/diff.tsx';
 import { CopyButton, Dialog, ErrorBox } from '../../parts/parts.tsx';
 import { visible } from '../../parts/text.ts';
@@ -302,7 +302,7 @@ function useChats() {
 
   async function run(column: number, request: ChatRequest): Promise<void> {
     const call = new AbortController();
-    const id = crypto.randomUUID();
+    const id = newId();
     running.current.set(column, call);
     const first: Exchange = { id, request, answer: NO_ANSWER, state: 'running', problem: undefined };
     setChats((all) => replaced(all, column, [...(all[column] ?? []), first]));

@@ -3,6 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { trestle } from '../../data/bridge.ts';
 import { keepPermissionChoice, type PermissionChoice, routingOf } from '../../data/permission-choice.ts';
+import { newId } from '../../data/request.ts';
 import { isCutRun } from '../../live/fold-run.ts';
 import { AgentField, ErrorBox, TaskField } from '../../parts/parts.tsx';
 import { useConsole } from '../../shell/console-context.ts';
@@ -93,7 +94,7 @@ function RunForm({ before }: { readonly before: EarlierRun | undefined }) {
     event.preventDefault();
     setStarting(true);
     setProblem(undefined);
-    const sessionId = `r-${crypto.randomUUID().slice(0, 8)}`;
+    const sessionId = `r-${newId()}`;
     const session = client.session(sessionId, {
       multiAgent: true,
       ...(folder !== '' && { workingDirectory: folder }),
