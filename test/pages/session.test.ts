@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import type { Page } from 'playwright-core';
 import { type Scope, startProgram, temporaryFolder } from '../kit/running-program.ts';
 import { until } from '../kit/until.ts';
@@ -192,6 +193,49 @@ test('code has colours in answers and diffs, in both schemes, and the text stays
   const light = await colourOf();
   await page.emulateMedia({ colorScheme: 'dark' });
   assert.notEqual(await colourOf(), light);
+  assert.deepEqual(problems, []);
+});
+
+test('earlier items come above what is read, which stays where it is', async (t) => {
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  const agents = { catalog: ['scripted'], default: 'scripted', custom };
+  // More items than a page of updates has.
+  const { page, problems, log } = await openSession(t, agents, 'report 1 1 331');
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  const gate = Promise.withResolvers<void>();
+  await page.route(/beforeSeq/, async (route) => {
+    await gate.promise;
+    await route.continue();
+  });
+  await page.reload();
+  await log.locator('.turn-end').waitFor();
+  const asked = page.waitForRequest(/beforeSeq/);
+  await log.evaluate((place) => {
+    place.scrollTop = 0;
+  });
+  await asked;
+  await log.locator('.call').first().waitFor();
+  const readNow = () =>
+    log.evaluate((place) => {
+      const { x, y } = place.getBoundingClientRect();
+      const item = place.ownerDocument.elementFromPoint(x + 100, y + 120)?.closest('.placed');
+      return { text: item?.textContent, y: item?.getBoundingClientRect().y ?? 0, height: place.scrollHeight };
+    });
+  /** When the list has measured what it shows. */
+  async function read() {
+    for (let last = await readNow(); ; ) {
+      await page.waitForTimeout(500);
+      const now = await readNow();
+      if (isDeepStrictEqual(now, last)) return now;
+      last = now;
+    }
+  }
+  const before = await read();
+  gate.resolve();
+  await until('earlier items', async () => (await readNow()).height > before.height);
+  const after = await read();
+  assert.equal(after.text, before.text);
+  assert.ok(Math.abs(after.y - before.y) < 2, `${after.y}, before ${before.y}`);
   assert.deepEqual(problems, []);
 });
 

@@ -1,5 +1,5 @@
-import { useVirtualizer } from '@tanstack/react-virtual';
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { useVirtualizer, type Virtualizer } from '@tanstack/react-virtual';
+import { type RefObject, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { Turn } from '../../data/bridge.ts';
 import { type Group, groupLooks, type Item } from '../../live/fold-updates.ts';
 import { useFilters } from '../../parts/parts.tsx';
@@ -30,6 +30,55 @@ type Filter = (typeof FILTERS)[number]['name'];
 /** Within so many pixels of its end the list follows what comes. */
 const NEAR_END = 80;
 
+/** So long the list stays where it is while earlier items are measured. */
+const SETTLED_MS = 1000;
+
+/**
+ * Keeps what is read in its place when earlier items come above it. The second item counts: the first one may be the rest of an
+ * item that now has its beginning. Returns what notes its place while they are waited for, and what gives the list free.
+ */
+function useKeptPlace(
+  place: RefObject<HTMLElement | null>,
+  list: Pick<Virtualizer<HTMLDivElement, Element>, 'measurementsCache'>,
+  items: readonly (Item | Group)[],
+) {
+  const noted = useRef<{ readonly key: string; readonly below: number }>(undefined);
+  const kept = useRef<typeof noted.current>(undefined);
+  const first = items[0]?.key;
+  function note(element: HTMLElement): void {
+    const { scrollTop } = element;
+    const index = items.findIndex((_, at) => at > 0 && (list.measurementsCache[at]?.end ?? 0) > scrollTop);
+    const key = items[index]?.key;
+    const { start = 0 } = list.measurementsCache[index] ?? {};
+    noted.current = key === undefined ? undefined : { key, below: start - scrollTop };
+  }
+  useLayoutEffect(() => {
+    kept.current = first === undefined ? undefined : noted.current;
+    noted.current = undefined;
+    const timer = setTimeout(() => {
+      kept.current = undefined;
+    }, SETTLED_MS);
+    return () => clearTimeout(timer);
+  }, [first]);
+  useLayoutEffect(() => {
+    const element = place.current;
+    const { current } = kept;
+    if (element === null) return;
+    if (current !== undefined) {
+      const { start } = list.measurementsCache[items.findIndex(({ key }) => key === current.key)] ?? {};
+      if (start !== undefined) element.scrollTop = start - current.below;
+    }
+    // Items get other heights when they are drawn for the first time.
+    else if (noted.current !== undefined) note(element);
+  });
+  return {
+    note,
+    free(): void {
+      kept.current = undefined;
+    },
+  };
+}
+
 /** The updates of a session as a list that draws only what can be seen. */
 export function Conversation(props: ConversationProps) {
   const { items: all, turns, folder, hasEarlier, isLoading, isRunning, onEarlier, actionsOf } = props;
@@ -50,6 +99,7 @@ export function Conversation(props: ConversationProps) {
     overscan: 8,
   });
   const length = items.length;
+  const kept = useKeptPlace(place, list, items);
   const last = items.at(-1);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the last item grows while its length stays
   useLayoutEffect(() => {
@@ -94,7 +144,9 @@ export function Conversation(props: ConversationProps) {
     const element = place.current;
     if (element === null) return;
     setFollowing(element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END);
-    if (element.scrollTop < NEAR_END && hasEarlier && !isLoading) onEarlier();
+    if (!hasEarlier || (!isLoading && element.scrollTop >= NEAR_END)) return;
+    kept.note(element);
+    if (!isLoading) onEarlier();
   }
   return (
     <section className="conversation" aria-label="Conversation">
@@ -111,9 +163,20 @@ export function Conversation(props: ConversationProps) {
           </button>
         ))}
       </fieldset>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a list that scrolls must be reachable by keyboard */}
-      <div className="log" role="log" aria-live="off" aria-label="Updates" ref={place} onScroll={onScroll} tabIndex={0}>
-        {isLoading ? <p className="quiet">Loading …</p> : null}
+      <div
+        className="log"
+        role="log"
+        aria-live="off"
+        aria-label="Updates"
+        ref={place}
+        onScroll={onScroll}
+        onWheel={kept.free}
+        onPointerDown={kept.free}
+        onKeyDown={kept.free}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a list that scrolls must be reachable by keyboard
+        tabIndex={0}
+      >
+        {isLoading ? <p className={length === 0 ? 'quiet' : 'quiet earlier'}>Loading …</p> : null}
         {!isLoading && length === 0 ? <p className="quiet">Nothing yet.</p> : null}
         <Sized height={list.getTotalSize()}>
           {list.getVirtualItems().map(({ index, key, start }) => {
