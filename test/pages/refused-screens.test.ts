@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startProgram } from '../kit/running-program.ts';
-import { openAsAda } from './logged-in.ts';
-import { openPage } from './open-page.ts';
+import { logIn, openAsAda, PASSWORD } from './logged-in.ts';
+import { openPage, untilEqual } from './open-page.ts';
 import { SCREENS } from './picture-screens.ts';
 
 const PHONE = { width: 390, height: 844 };
@@ -49,4 +49,34 @@ test('screens of people lead to the login where nobody has logged in, and back',
   await page.goto(`${program.url}/console/keys`);
   const link = page.getByRole('main').getByRole('link', { name: 'Log in' });
   assert.equal(await link.getAttribute('href'), '/login?next=%2Fconsole%2Fkeys');
+});
+
+test('a login that has ended elsewhere leads to the login, and from there back, with the filters and what was written', async (t) => {
+  const { page, url } = await openAsAda(t, '/console?view=list');
+  const endLogin = () => page.context().request.delete(`${url}/api/auth/session`, { headers: { origin: url } });
+  await page.getByRole('heading', { name: 'No sessions yet' }).waitFor();
+  // Nobody touches the page: its socket is closed, and refused from then on.
+  await endLogin();
+  await page.waitForURL(/\/login\?next=/);
+  await logIn(page, 'ada@example.com', PASSWORD);
+  await page.waitForURL(`${url}/console?view=list`);
+  // A page that has not heard of it still has the token for turns.
+  await page.routeWebSocket('**/api/bridge/live', () => undefined);
+  await page.goto(`${url}/console/new`);
+  await page.getByLabel('What should be done?').fill('a task');
+  await page.getByText('would do it').waitFor();
+  await endLogin();
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.waitForURL(/\/login\?next=/);
+  await logIn(page, 'ada@example.com', PASSWORD);
+  await page.waitForURL(`${url}/console/new`);
+  await untilEqual(() => page.getByLabel('What should be done?').inputValue(), 'a task');
+});
+
+test('a server that cannot answer who is logged in sends nobody to the login', async (t) => {
+  const { page, url } = await openAsAda(t, '/console');
+  await page.route('**/api/auth/session', (route) => route.fulfill({ status: 503, json: { message: 'Later.' } }));
+  await page.reload();
+  await page.getByRole('alert').getByText('Later.').waitFor();
+  assert.equal(page.url(), `${url}/console`);
 });

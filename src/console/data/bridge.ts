@@ -23,7 +23,7 @@ import type {
   UpdateQuery,
 } from '../../bridge/contract/workbench.ts';
 import { createTrestleClient, type TrestleClient } from '../../client/trestle-client.ts';
-import { bearerToken, type SystemFacts } from './accounts.ts';
+import { bearerToken, forgetBearer, type SystemFacts } from './accounts.ts';
 import { authorization, BASE, fetchNoting, readEarly, request } from './request.ts';
 
 export type Turn = TurnPage['turns'][number];
@@ -161,10 +161,18 @@ export function trestle(signIn: SystemFacts['signIn'], team = ''): TrestleClient
     url: `${location.origin}${BASE}`,
     ...(team !== '' && { team }),
     fetch: async (input, init) => {
-      const headers = new Headers(init?.headers);
-      const credential = signIn === 'session' ? { authorization: `Bearer ${await bearerToken()}` } : authorization();
-      for (const [name, value] of Object.entries(credential)) headers.set(name, value);
-      return fetchNoting(input, { ...init, headers, credentials: 'omit' });
+      async function send(): Promise<Response> {
+        const headers = new Headers(init?.headers);
+        const credential = signIn === 'session' ? { authorization: `Bearer ${await bearerToken()}` } : authorization();
+        for (const [name, value] of Object.entries(credential)) headers.set(name, value);
+        return fetchNoting(input, { ...init, headers, credentials: 'omit' });
+      }
+      const response = await send();
+      if (response.status !== 401 || signIn !== 'session') return response;
+      // The token is one of a login session that has ended since. Whoever is still logged in gets another one; everyone else
+      // is led to the login by the refusal.
+      forgetBearer();
+      return send();
     },
   });
   clients.set(team, client);

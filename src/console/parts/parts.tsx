@@ -1,5 +1,5 @@
 import { type ReactNode, useEffect, useId, useLayoutEffect, useRef, useState, useSyncExternalStore } from 'react';
-import { Link, useLocation, useSearchParams } from 'wouter';
+import { Link, useLocation, useSearch, useSearchParams } from 'wouter';
 import { onAway, Problem, whyAway } from '../data/request.ts';
 import { momentText, type Shown, spanText, titleText, visible, zonedText } from './text.ts';
 
@@ -78,10 +78,16 @@ export function codeOf(error: unknown): string {
 const reportOf = (message: string, facts: string) =>
   `${message}\n${facts}\n${location.href}\n${new Date().toISOString()}`;
 
+/** Where this screen is, with its filters and the owner of what it shows. */
+export function useHere(): string {
+  const [location] = useLocation();
+  const search = useSearch();
+  return search === '' ? location : `${location}?${search}`;
+}
+
 /** Leads to the login, and from there back to this screen. */
 export function LogIn() {
-  const [location] = useLocation();
-  return <Link href={`/login?next=${encodeURIComponent(location)}`}>Log in</Link>;
+  return <Link href={`/login?next=${encodeURIComponent(useHere())}`}>Log in</Link>;
 }
 
 /** Says that the server is away while what was sent is tried again. */

@@ -1,6 +1,7 @@
 import { useEffect, useState, useSyncExternalStore } from 'react';
 import { useLocation } from 'wouter';
 import type { Live } from '../../client/trestle-client.ts';
+import { readPerson } from '../data/accounts.ts';
 import { sessionAddress } from '../data/bridge.ts';
 import { Moment } from '../parts/parts.tsx';
 import { visible } from '../parts/text.ts';
@@ -54,11 +55,16 @@ export function useAttention(live: Live | undefined, own: string): Attention {
 const SILENT_MS = 20_000;
 const SILENT_CHECK_MS = 2000;
 
+/** How long a connection may be lost before the page says so. */
+const LATE_MS = 1500;
+/** How often it is asked whether the login has ended, while there is no connection. */
+const ASK_MS = 10_000;
+
 const NEVER = () => () => undefined;
 
 /** Says when the server cannot be reached, and since when. */
 export function ConnectionNotice() {
-  const { live } = useConsole();
+  const { live, system } = useConsole();
   const status = useSyncExternalStore(live?.onStatus ?? NEVER, () => live?.status());
   const [isLate, setLate] = useState(false);
   const [isSilent, setSilent] = useState(false);
@@ -77,9 +83,18 @@ export function ConnectionNotice() {
       return;
     }
     // A connection that comes back within a second is not worth a word.
-    const timer = setTimeout(() => setLate(true), 1500);
+    const timer = setTimeout(() => setLate(true), LATE_MS);
     return () => clearTimeout(timer);
   }, [isLost]);
+  const needsLogin = system.signIn === 'session';
+  useEffect(() => {
+    if (!isLate || !needsLogin) return;
+    // Browsers do not say why a socket was refused. If the login has ended, this leads to the login.
+    const ask = () => void readPerson().catch(() => undefined);
+    ask();
+    const timer = setInterval(ask, ASK_MS);
+    return () => clearInterval(timer);
+  }, [isLate, needsLogin]);
   if (!isLost && isSilent) {
     return (
       <p className="notice" role="status">

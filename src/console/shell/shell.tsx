@@ -29,8 +29,8 @@ import { Fragment, lazy, type ReactNode, Suspense, useEffect, useState } from 'r
 import { Link, Redirect, useLocation } from 'wouter';
 import { forgetBearer, logOut, type Person, readPerson, readScopes, type SystemFacts } from '../data/accounts.ts';
 import { listSessions, trestle } from '../data/bridge.ts';
-import { BASE, hasToken, keepToken, whenSignedOut } from '../data/request.ts';
-import { Dialog, Field } from '../parts/parts.tsx';
+import { BASE, hasToken, keepToken, Problem, whenSignedOut } from '../data/request.ts';
+import { Dialog, ErrorBox, Field, useHere } from '../parts/parts.tsx';
 import { visible } from '../parts/text.ts';
 import { ConnectionNotice, useAttention } from './attention.tsx';
 import { ConsoleContext, useConsole, useOwnName } from './console-context.ts';
@@ -50,23 +50,24 @@ const Palette = lazy(() => import('./palette.tsx'));
 /** Everything behind the sign-in: navigation, the live socket, and the way back when the login ends. */
 export function SignedIn({ system, children }: { readonly system: SystemFacts; readonly children: ReactNode }) {
   const [location, go] = useLocation();
+  const here = useHere();
   const [isTokenGiven, setTokenGiven] = useState(hasToken());
   const needsLogin = system.signIn === 'session';
   // Where the bridge is open, a login still counts for what belongs to accounts: users, teams, keys of one's own.
   const mayBeLoggedIn = needsLogin || (system.signIn === 'open' && hasAccounts(system));
-  const person = useQuery({ queryKey: ['person'], queryFn: readPerson, enabled: mayBeLoggedIn, retry: false });
-  const isOut = needsLogin && person.error !== null;
+  const person = useQuery({ queryKey: ['person'], queryFn: readPerson, enabled: mayBeLoggedIn });
+  const isOut = needsLogin && person.error instanceof Problem && person.error.status === 401;
   // At the same time as the person: one round less before the first screen.
   const scopes = useQuery({ queryKey: ['scopes'], queryFn: readScopes, enabled: needsLogin, retry: false });
   useEffect(() => {
-    const leave = () => go(`/login?next=${encodeURIComponent(location)}`);
+    const leave = () => go(`/login?next=${encodeURIComponent(here)}`);
     whenSignedOut(() => {
       if (needsLogin) leave();
       else if (system.signIn === 'token') setTokenGiven(false);
     });
     if (isOut) leave();
     return () => whenSignedOut(() => undefined);
-  }, [go, location, needsLogin, isOut, system.signIn]);
+  }, [go, here, needsLogin, isOut, system.signIn]);
   if (system.signIn === 'token' && !isTokenGiven) {
     return (
       <TokenForm
@@ -77,6 +78,8 @@ export function SignedIn({ system, children }: { readonly system: SystemFacts; r
       />
     );
   }
+  if (needsLogin && person.data === undefined && person.error !== null && !isOut)
+    return <ErrorBox error={person.error} />;
   if (mayBeLoggedIn && person.data === undefined && (needsLogin || person.isPending))
     return <p className="quiet loading">Loading …</p>;
   if (needsLogin && scopes.isPending) return <p className="quiet loading">Loading …</p>;
@@ -220,6 +223,7 @@ function currentOf(path: string, location: string): 'page' | 'true' | undefined 
 function Frame({ seen, children }: { readonly seen: Seen; readonly children: ReactNode }) {
   const { system, person } = seen;
   const [location, go] = useLocation();
+  const here = useHere();
   const { live } = useConsole();
   const queries = useQueryClient();
   const [isHelpShown, setHelpShown] = useState(false);
@@ -314,7 +318,7 @@ function Frame({ seen, children }: { readonly seen: Seen; readonly children: Rea
         {person === undefined ? (
           hasAccounts(system) ? (
             <div className="me">
-              <Link href={`/login?next=${encodeURIComponent(location)}`}>
+              <Link href={`/login?next=${encodeURIComponent(here)}`}>
                 <CircleUser aria-hidden="true" /> Log in
               </Link>
             </div>
