@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -213,6 +214,34 @@ test('older sessions come by a button, keys go through the rows, Escape leaves a
   await page.waitForURL(/\/console\/sessions\/s-/);
   await page.getByRole('link', { name: 'New session' }).click();
   await untilEqual(() => task.inputValue(), '');
+  assert.deepEqual(problems, []);
+});
+
+test('a board that is being read says so, and fields beside a note keep their places', async (t) => {
+  const { program, one } = await startBoard(t);
+  execFileSync('git', ['init', '--quiet', '--initial-branch=main', one]);
+  const { page, problems } = await openPage(t, 'about:blank');
+  const gate = Promise.withResolvers<void>();
+  await page.route(/\/api\/bridge\/sessions\?/, async (route) => {
+    await gate.promise;
+    await route.continue();
+  });
+  await page.goto(`${program.url}/console`);
+  await page.getByRole('main').getByText('Loading …').waitFor();
+  assert.equal(await page.getByRole('region', { name: 'Running' }).count(), 0);
+  gate.resolve();
+  await page.getByRole('heading', { name: 'No sessions yet' }).waitFor();
+  await page.getByLabel('Folder').fill(one);
+  await page.getByText('Branch main').waitFor();
+  const tops = ['Agent', 'Model', 'Folder'].map((name) =>
+    page
+      .getByRole('main')
+      .locator('form')
+      .getByLabel(name, { exact: true })
+      .evaluate((field) => field.getBoundingClientRect().top),
+  );
+  const [first, ...others] = await Promise.all(tops);
+  for (const top of others) assert.ok(Math.abs(top - (first ?? 0)) < 2, `${top} beside ${first}`);
   assert.deepEqual(problems, []);
 });
 

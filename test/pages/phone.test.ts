@@ -123,6 +123,9 @@ test('on a phone the other screens are behind “More”, which a choice and the
   await page.getByRole('row', { name: /Ada/ }).waitFor();
   await bar.getByRole('link', { name: 'Users' }).waitFor({ state: 'hidden' });
   assert.equal(await page.evaluate('document.documentElement.scrollWidth'), PHONE.width, 'nothing is wider');
+  // A narrow window on a computer has a keyboard.
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keys' }).getByText('Ctrl K', { exact: true }).waitFor();
   assert.deepEqual(problems, []);
 });
 

@@ -117,7 +117,9 @@ export default function Board() {
         />
       )}
       <FirstSteps isEmpty={isEmpty && !isFiltered} />
-      {isEmpty && !isFiltered ? (
+      {data === undefined ? (
+        error === null && <p className="quiet loading">Loading …</p>
+      ) : isEmpty && !isFiltered ? (
         <Empty />
       ) : isEmpty ? (
         <p className="empty">No session matches.</p>
@@ -129,7 +131,7 @@ export default function Board() {
         <Columns
           sessions={sessions}
           isArchive={state === 'archived'}
-          counts={isFiltered ? undefined : data?.pages[0]?.counts}
+          counts={isFiltered ? undefined : data.pages[0]?.counts}
           onSwiped={setSwiped}
         />
       )}
