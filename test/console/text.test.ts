@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { linesOf } from '../../src/console/parts/diff-lines.ts';
-import { moneyText, pieces, safeLink, shortPath, spanText, titleText, visible } from '../../src/console/parts/text.ts';
+import {
+  countOf,
+  moneyText,
+  pieces,
+  safeLink,
+  shortPath,
+  spanText,
+  titleText,
+  visible,
+} from '../../src/console/parts/text.ts';
 import fc from '../kit/properties.ts';
 
 test('what cannot be seen is shown by its code point', () => {
@@ -58,6 +67,9 @@ test('a long text is cut into pieces that stay the same while it grows, and lose
 
 test('times, money and paths are short', () => {
   assert.deepEqual([spanText(5000), spanText(125_000), spanText(7_300_000)], ['5 s', '2 min', '2 h']);
+  assert.deepEqual([spanText(59_400), spanText(59_600), spanText(60_000)], ['59 s', '1 min', '1 min']);
+  const counted = [countOf(0, 'file'), countOf(1, 'file'), countOf(2000, 'file'), countOf(2, 'search', 'searches')];
+  assert.deepEqual(counted, ['0 files', '1 file', '2,000 files', '2 searches']);
   assert.deepEqual([moneyText(0.0012), moneyText(3.5), moneyText(0)], ['$0.0012', '$3.50', '$0.00']);
   assert.deepEqual([moneyText(0.00001), moneyText(0.00005)], ['<$0.0001', '$0.0001'], 'little is not nothing');
   assert.equal(shortPath('/home/ann/code/app'), 'code/app');

@@ -1,6 +1,6 @@
 import Anser from 'anser';
 import { memo } from 'react';
-import { countText, endOf, visible } from './text.ts';
+import { countOf, countText, endOf, visible } from './text.ts';
 
 const MAX_LINES = 200;
 
@@ -14,7 +14,7 @@ export const TerminalText = memo(function TerminalText({ text }: { readonly text
     <pre className="terminal">
       {hidden > 0 ? (
         <span className="quiet">
-          {hidden} lines before these{'\n'}
+          {countOf(hidden, 'line')} before these{'\n'}
         </span>
       ) : null}
       {characters > 0 ? (

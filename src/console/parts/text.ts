@@ -76,8 +76,9 @@ const DAY = 24 * HOUR;
 
 /** `12 s`, `3 min`, `2 h`, `5 d`. */
 export function spanText(ms: number): string {
-  if (ms < MINUTE) return `${Math.max(0, Math.round(ms / SECOND))} s`;
-  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
+  const seconds = Math.max(0, Math.round(ms / SECOND));
+  if (seconds < MINUTE / SECOND) return `${seconds} s`;
+  if (ms < HOUR) return `${Math.max(1, Math.floor(ms / MINUTE))} min`;
   if (ms < DAY) return `${Math.floor(ms / HOUR)} h`;
   return `${Math.floor(ms / DAY)} d`;
 }
@@ -91,6 +92,11 @@ export function moneyText(usd: number): string {
 
 export function countText(count: number): string {
   return count.toLocaleString('en-US');
+}
+
+/** `1 file`, `2 files`; `many` where it takes more than an s. */
+export function countOf(count: number, one: string, many = `${one}s`): string {
+  return `${countText(count)} ${count === 1 ? one : many}`;
 }
 
 /** A path as it is seen from a folder above it. */

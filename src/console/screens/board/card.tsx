@@ -11,7 +11,7 @@ import {
   trestle,
 } from '../../data/bridge.ts';
 import { CloseDialog, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
-import { moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
+import { countOf, moneyText, shortPath, titleText, visible } from '../../parts/text.ts';
 import { Menu, useWork } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { useOwnerText, useTeamOf } from '../teams/own-teams.ts';
@@ -153,7 +153,7 @@ export function Card({ session, questions, hasState = false, onSwiped }: CardPro
         <span className="quiet">
           {hasState ? `${state.replace('_', ' ')} · ` : ''}
           {queuedTurns > 0 ? `${queuedTurns} waiting · ` : ''}
-          {files > 0 ? `${files} ${files === 1 ? 'file' : 'files'} +${added} −${removed} · ` : ''}
+          {files > 0 ? `${countOf(files, 'file')} +${added} −${removed} · ` : ''}
           {costUsd === null || costUsd === 0 ? '' : `${moneyText(costUsd)} · `}
           <Since at={updatedAt} />
         </span>

@@ -5,7 +5,7 @@ import type { JobDetails } from '../../../client/trestle-client.ts';
 import { jobAddress, sessionAddress, trestle } from '../../data/bridge.ts';
 import { Markdown } from '../../parts/markdown.tsx';
 import { ErrorBox, Moment, Since } from '../../parts/parts.tsx';
-import { countText, spanText, titleText, visible } from '../../parts/text.ts';
+import { countOf, countText, spanText, titleText, visible } from '../../parts/text.ts';
 import { Confirm, CopyCurl, useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole, useOwnName } from '../../shell/console-context.ts';
 import { RunAgain } from './job-form.tsx';
@@ -166,7 +166,7 @@ function Details({ job }: { readonly job: JobDetails }) {
         {output === '' ? <p className="quiet">{isEnded(job.status) ? 'There is no output.' : 'Not yet.'}</p> : null}
         {output === '' ? null : <Markdown text={output} />}
         {(result?.artifacts ?? []).length === 0 ? null : (
-          <p className="quiet">{result?.artifacts.length} files: the session has them.</p>
+          <p className="quiet">{countOf(result?.artifacts.length ?? 0, 'file')}, in the session.</p>
         )}
       </section>
       <section className="part" aria-label="Facts">

@@ -1,5 +1,5 @@
 import type { ClipboardEvent, DragEvent } from 'react';
-import { countText, visible } from '../../parts/text.ts';
+import { countOf, visible } from '../../parts/text.ts';
 import type { DraftFile } from './next-message.ts';
 
 interface AttachedFilesProps {
@@ -16,7 +16,7 @@ export function AttachedFiles({ files, isUploading, onRemove }: AttachedFilesPro
       {files.map((file) => (
         <li key={file.attachmentId}>
           {file.picture === undefined ? null : <img src={file.picture} alt="" />} {visible(file.name)}{' '}
-          <span className="quiet">{countText(file.sizeBytes)} bytes</span>
+          <span className="quiet">{countOf(file.sizeBytes, 'byte')}</span>
           <button type="button" className="plain" aria-label={`Remove ${file.name}`} onClick={() => onRemove(file)}>
             ✕
           </button>

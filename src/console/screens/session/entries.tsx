@@ -4,7 +4,7 @@ import type { Decider, Group, Item, ToolCall } from '../../live/fold-updates.ts'
 import { DiffView } from '../../parts/diff.tsx';
 import { Markdown } from '../../parts/markdown.tsx';
 import { TerminalText } from '../../parts/terminal-text.tsx';
-import { countText, moneyText, spanText, visible } from '../../parts/text.ts';
+import { countOf, moneyText, spanText, visible } from '../../parts/text.ts';
 import { useOwnName } from '../../shell/console-context.ts';
 import { useOwnerText } from '../teams/own-teams.ts';
 
@@ -100,7 +100,7 @@ function TurnEnd({ item, turn, onFork, onUndo, onContinue }: TurnEndProps) {
   const facts = [
     item.status,
     turn?.endedAt == null ? undefined : spanText(turn.endedAt - turn.createdAt),
-    tokens === undefined ? undefined : `${countText(tokens)} tokens`,
+    tokens === undefined ? undefined : countOf(tokens, 'token'),
     turn?.costUsd == null ? undefined : moneyText(turn.costUsd),
   ].filter(Boolean);
   return (
@@ -179,8 +179,8 @@ function looksText(calls: readonly ToolCall[]): string {
   const count = (kind: string) => calls.filter(({ toolKind }) => toolKind === kind).length;
   const [reads, searches] = [count('read'), count('search')];
   const parts = [
-    reads === 0 ? '' : `${reads} ${reads === 1 ? 'read' : 'reads'}`,
-    searches === 0 ? '' : `${searches} ${searches === 1 ? 'search' : 'searches'}`,
+    reads === 0 ? '' : countOf(reads, 'read'),
+    searches === 0 ? '' : countOf(searches, 'search', 'searches'),
   ];
   return parts.filter(Boolean).join(', ');
 }

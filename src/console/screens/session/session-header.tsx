@@ -11,7 +11,7 @@ import {
   trestle,
 } from '../../data/bridge.ts';
 import { CloseDialog, CopyButton, ErrorBox, RenameForm, Since } from '../../parts/parts.tsx';
-import { countText, moneyText, shortPath, titleText } from '../../parts/text.ts';
+import { countOf, moneyText, shortPath, titleText } from '../../parts/text.ts';
 import { CopyCurl, Menu } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 import { keysText, SHORTCUTS, tipOf, useShortcuts } from '../../shell/shortcuts.ts';
@@ -110,7 +110,7 @@ export const SessionHeader = memo(function SessionHeader(props: SessionHeaderPro
             {[session.providerId, session.model, shortPath(session.folder), session.branch].filter(Boolean).join(' · ')}
           </span>
           <span className="quiet facts">
-            {countText(session.usage.totalTokens)} tokens
+            {countOf(session.usage.totalTokens, 'token')}
             {session.costUsd === null ? '' : ` · ${moneyText(session.costUsd)}`}
             {usage?.contextUsed !== undefined && usage.contextSize !== undefined
               ? ` · context ${Math.round((usage.contextUsed / usage.contextSize) * 100)} %`

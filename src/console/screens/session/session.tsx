@@ -9,7 +9,7 @@ import type { Item } from '../../live/fold-updates.ts';
 import { openSessionStream, type SessionStream } from '../../live/session-stream.ts';
 import type { FileChange } from '../../parts/diff-lines.ts';
 import { ErrorBox } from '../../parts/parts.tsx';
-import { countText, visible } from '../../parts/text.ts';
+import { countOf, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { useSavedChanges, useWorkMark } from './changes-pane.tsx';
 import { Composer, useAgent } from './composer.tsx';
@@ -131,7 +131,7 @@ export default function SessionScreen() {
       )}
       {caughtUp > 0 ? (
         <p className="notice" role="status">
-          Connected again: caught up {countText(caughtUp)} updates.
+          Connected again: caught up {countOf(caughtUp, 'update')}.
         </p>
       ) : null}
       <ErrorBox

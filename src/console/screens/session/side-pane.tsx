@@ -4,7 +4,7 @@ import { BASE } from '../../data/request.ts';
 import type { Folded, Update } from '../../live/fold-updates.ts';
 import { Moment, useFilters } from '../../parts/parts.tsx';
 import { TerminalText } from '../../parts/terminal-text.tsx';
-import { countText, visible } from '../../parts/text.ts';
+import { countOf, countText, visible } from '../../parts/text.ts';
 import { ChangesPane, useChangedFiles } from './changes-pane.tsx';
 import { outputText } from './entries.tsx';
 
@@ -113,7 +113,7 @@ export const SidePane = memo(function SidePane(props: SidePaneProps) {
                       {visible(file.relativePath)}
                     </a>
                   )}{' '}
-                  <span className="quiet">{countText(file.sizeBytes ?? 0)} bytes</span>
+                  <span className="quiet">{countOf(file.sizeBytes ?? 0, 'byte')}</span>
                 </li>
               ))}
             </ul>

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { mergeSession, type SessionName, type Turn, undoTurn } from '../../data/bridge.ts';
 import { Problem } from '../../data/request.ts';
 import { Dialog, ErrorBox } from '../../parts/parts.tsx';
-import { countText, visible } from '../../parts/text.ts';
+import { countOf, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 
 interface TurnDialogProps {
@@ -42,7 +42,7 @@ export function UndoDialog({ name, turnId, files, onDone, onClose }: UndoDialogP
   const work = useWork();
   async function undo(): Promise<void> {
     const { restored } = await undoTurn(name, turnId);
-    const count = restored.length === 1 ? '1 file is' : `${countText(restored.length)} files are`;
+    const count = `${countOf(restored.length, 'file')} ${restored.length === 1 ? 'is' : 'are'}`;
     onDone(`${count} as before the turn. The agent does not know: tell it in your next message.`);
     onClose();
   }
@@ -75,7 +75,7 @@ export function MergeDialog({ name, steps, onDone, onClose }: MergeDialogProps) 
   const [step, setStep] = useState('');
   async function merge(): Promise<void> {
     const { branch, commit, files } = await mergeSession(name, step === '' ? undefined : Number(step));
-    onDone(`Merged into ${visible(branch)} as ${commit.slice(0, 10)}: ${countText(files.length)} files changed.`);
+    onDone(`Merged into ${visible(branch)} as ${commit.slice(0, 10)}: ${countOf(files.length, 'file')} changed.`);
     onClose();
   }
   return (

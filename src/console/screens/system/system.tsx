@@ -13,7 +13,7 @@ import {
 } from '../../data/system.ts';
 import { LineChart } from '../../parts/chart.tsx';
 import { CopyButton, ErrorBox, Moment, Part, Since } from '../../parts/parts.tsx';
-import { countText, spanText, visible } from '../../parts/text.ts';
+import { countOf, countText, spanText, visible } from '../../parts/text.ts';
 import { useConsole } from '../../shell/console-context.ts';
 import { Nodes } from './nodes.tsx';
 
@@ -173,8 +173,9 @@ function Instances({ data: { instances } }: { readonly data: SystemInstances }) 
             <code className="quiet">{visible(id)}</code> {state === 'serving' ? '' : state}
           </div>
           <span className="quiet">
-            {visible(version)} · settings {visible(load.settingsDigest)} · {load.sessions} sessions at work ·{' '}
-            {load.sockets} sockets · clock {load.clockDifferenceMs} ms · runs for <Since at={Date.parse(startedAt)} />
+            {visible(version)} · settings {visible(load.settingsDigest)} · {countOf(load.sessions, 'session')} at work ·{' '}
+            {countOf(load.sockets, 'socket')} · clock {load.clockDifferenceMs} ms · runs for{' '}
+            <Since at={Date.parse(startedAt)} />
             {isThis ? '' : ', seen at '}
             {isThis ? null : <Moment at={heartbeatAt} shown="time" />}
           </span>

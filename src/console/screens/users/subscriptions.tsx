@@ -3,7 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import type { OwnedSubscription, PlanView, SubscriptionStatus } from '../../../accounts/contract/own-data.ts';
 import { listAllSubscriptions, listPlans, setSubscriptionStatus } from '../../data/administration.ts';
 import { Dialog, ErrorBox, Moment, More, Part, useFilters } from '../../parts/parts.tsx';
-import { countText, visible } from '../../parts/text.ts';
+import { countOf, countText, visible } from '../../parts/text.ts';
 import { useWork, WorkNotes } from '../../parts/work.tsx';
 import { useConsole } from '../../shell/console-context.ts';
 
@@ -225,7 +225,7 @@ function Plans({ plans, onShow }: PlansProps) {
                   limitText(plan.requestsPerMinute, 'requests a minute'),
                   limitText(plan.tokensPerMinute, 'tokens a minute'),
                   `${plan.budget.usd} USD ${plan.budget.period === 'total' ? 'in total' : `a ${plan.budget.period}`}`,
-                  `${plan.keys} keys`,
+                  countOf(plan.keys, 'key'),
                   plan.bridge ? 'agents' : 'without agents',
                 ].join(' · ')}
               </p>
