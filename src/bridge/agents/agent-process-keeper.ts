@@ -5,7 +5,6 @@ import type { Payer } from '../../platform/identity/owner.ts';
 import { TOO_LARGE, TOO_SLOW } from '../../platform/json-rpc/message-channel.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
 import type { TraceContext } from '../../platform/telemetry/spans.ts';
-import { isPersons } from '../principal.ts';
 import type { AgentConnection } from './agent-connection.ts';
 import type { AgentLimits, AgentProcess, LaunchAgent } from './agent-launcher.ts';
 import type { AgentProgram, ModelAccess } from './agent-models.ts';
@@ -66,57 +65,11 @@ export interface ProcessLimit {
   readonly idle: Set<IdleProcess>;
 }
 
-interface IdleProcess {
+export interface IdleProcess {
   readonly payer: Payer;
   /** Whether its conversations can be taken up by another process. */
   readonly continues: boolean;
   end(why: string): Promise<void>;
-}
-
-/** What one person or team leaves to others: a quarter of the processes. */
-const LEFT_TO_OTHERS = 1 / 4;
-
-export function createProcessLimit(maxProcesses: number): ProcessLimit {
-  let running = 0;
-  /** By person or team. A member's process for a team counts for both. */
-  const ofPersons = new Map<string, number>();
-  const maxOfOne = Math.max(1, maxProcesses - Math.ceil(maxProcesses * LEFT_TO_OTHERS));
-  // In the order in which they became idle.
-  const idle = new Set<IdleProcess>();
-
-  function count(payer: Payer, change: 1 | -1): void {
-    running += change;
-    for (const id of personsOf(payer)) {
-      const left = (ofPersons.get(id) ?? 0) + change;
-      if (left > 0) ofPersons.set(id, left);
-      else ofPersons.delete(id);
-    }
-  }
-
-  return {
-    idle,
-    async enter(payer) {
-      count(payer, 1);
-      const full = personsOf(payer).filter((id) => (ofPersons.get(id) ?? 0) > maxOfOne);
-      if (running <= maxProcesses && full.length === 0) return true;
-      const waiting = [...idle].filter((one) => full.every((id) => personsOf(one.payer).includes(id)));
-      // Nobody loses a conversation to somebody else who has a process to spare.
-      const own = waiting.find((one) => one.payer.owner === payer.owner);
-      const victim = waiting.find(({ continues }) => continues) ?? own ?? waiting[0];
-      if (victim === undefined) {
-        count(payer, -1);
-        return false;
-      }
-      idle.delete(victim);
-      await victim.end('another agent process needed its place (agents.max_processes)');
-      return true;
-    },
-    leave: (payer) => count(payer, -1),
-  };
-}
-
-function personsOf({ owner, member = '' }: Payer): readonly string[] {
-  return [owner, member].filter(isPersons);
 }
 
 /** For whom a process works, and who is charged for it. In the sandbox, turns that may only read have a process that can only read. */

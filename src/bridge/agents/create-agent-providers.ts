@@ -1,10 +1,12 @@
 import type { RunningProcess } from '../../platform/child-process/start-process.ts';
+import type { Payer } from '../../platform/identity/owner.ts';
 import type { Runtime } from '../../platform/runtime/runtime.ts';
+import { isPersons } from '../principal.ts';
 import { type AgentPlace, type CatalogAgent, readOnlyEnvironment } from './agent-catalog.ts';
 import type { AgentFence } from './agent-fence.ts';
 import { type AgentLimits, connectAgent, DEFAULT_AGENT_LIMITS, type LaunchAgent } from './agent-launcher.ts';
 import { createAgentLogin, createProgramProbe, type ProbeEffects } from './agent-probe.ts';
-import { createProcessLimit, type ProcessLimit } from './agent-process-keeper.ts';
+import type { IdleProcess, ProcessLimit } from './agent-process-keeper.ts';
 import type { AgentAbilities, AgentMode, AgentProvider, PermissionPolicy } from './agent-provider.ts';
 import { THINKING_LEVELS } from './builtin/complete-chat.ts';
 import { createProgramAgent } from './create-program-agent.ts';
@@ -84,4 +86,50 @@ function createFromProgram(
     logger,
   });
   return { ...provider, logIn: createAgentLogin(probed, probe.forget) };
+}
+
+/** What one person or team leaves to others: a quarter of the processes. */
+const LEFT_TO_OTHERS = 1 / 4;
+
+function createProcessLimit(maxProcesses: number): ProcessLimit {
+  let running = 0;
+  /** By person or team. A member's process for a team counts for both. */
+  const ofPersons = new Map<string, number>();
+  const maxOfOne = Math.max(1, maxProcesses - Math.ceil(maxProcesses * LEFT_TO_OTHERS));
+  // In the order in which they became idle.
+  const idle = new Set<IdleProcess>();
+
+  function count(payer: Payer, change: 1 | -1): void {
+    running += change;
+    for (const id of personsOf(payer)) {
+      const left = (ofPersons.get(id) ?? 0) + change;
+      if (left > 0) ofPersons.set(id, left);
+      else ofPersons.delete(id);
+    }
+  }
+
+  return {
+    idle,
+    async enter(payer) {
+      count(payer, 1);
+      const full = personsOf(payer).filter((id) => (ofPersons.get(id) ?? 0) > maxOfOne);
+      if (running <= maxProcesses && full.length === 0) return true;
+      const waiting = [...idle].filter((one) => full.every((id) => personsOf(one.payer).includes(id)));
+      // Nobody loses a conversation to somebody else who has a process to spare.
+      const own = waiting.find((one) => one.payer.owner === payer.owner);
+      const victim = waiting.find(({ continues }) => continues) ?? own ?? waiting[0];
+      if (victim === undefined) {
+        count(payer, -1);
+        return false;
+      }
+      idle.delete(victim);
+      await victim.end('another agent process needed its place (agents.max_processes)');
+      return true;
+    },
+    leave: (payer) => count(payer, -1),
+  };
+}
+
+function personsOf({ owner, member = '' }: Payer): readonly string[] {
+  return [owner, member].filter(isPersons);
 }

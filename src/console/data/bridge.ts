@@ -169,8 +169,8 @@ export function trestle(signIn: SystemFacts['signIn'], team = ''): TrestleClient
       }
       const response = await send();
       if (response.status !== 401 || signIn !== 'session') return response;
-      // The token is one of a login session that has ended since. Whoever is still logged in gets another one; everyone else
-      // is led to the login by the refusal.
+      // The login session of the token has ended since. Anyone who is still logged in gets another token; the refusal leads
+      // everyone else to the login.
       forgetBearer();
       return send();
     },
