@@ -28,7 +28,7 @@ export interface Lane {
   readWhole(body: JsonObject): LaneAnswer;
 }
 
-/** Usage, failure and stored objects of a complete response. */
+/** Usage, failure and stored objects of a complete response. One that failed may have used tokens, too. */
 interface LaneAnswer {
   readonly usage?: Usage | undefined;
   readonly failure?: UpstreamFailure | undefined;
@@ -153,6 +153,7 @@ export const responsesLane: Lane = {
             return { done: true, kept: keptIn(response) };
           case 'response.failed':
           case 'response.cancelled':
+            usage = readResponsesUsage(response.usage, response.output);
             return { failure: failureOfResponse(response) };
           default:
             return {};
@@ -165,7 +166,7 @@ export const responsesLane: Lane = {
   },
   readWhole(body) {
     if (isFailureObject(body, Array.isArray(body.output)) || body.status === 'failed') {
-      return { failure: failureOfResponse(body) };
+      return { failure: failureOfResponse(body), usage: readResponsesUsage(body.usage, body.output) };
     }
     if (!Array.isArray(body.output)) return { failure: brokenAnswer('The response of the model API has no output.') };
     return { usage: readResponsesUsage(body.usage, body.output), kept: keptIn(body) };

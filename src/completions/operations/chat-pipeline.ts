@@ -232,7 +232,7 @@ export function createChatPipeline(options: PipelineOptions): ChatPipeline {
         guardrails === undefined ? given : await guardedForeign(call, given);
       const { presence, promptTokens } = call;
       const id = makeAnswerId();
-      const lane = { form, promptTokens, idempotencyId: id };
+      const lane = { form, promptTokens, idempotencyId: id, spending: call.record };
       let translated: { readonly work: ChatWork; readonly dropped: readonly string[] } | undefined;
       const translate = () => {
         const { chat: request, dropped } = form.translate();

@@ -96,10 +96,9 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
     const exchange = { start, decodeFailure: dialect.decodeFailure, hide, presence, now: clock.now };
     const choices = dropped.includes('n') ? 1 : (work.request.n ?? 1);
     const asBytes = work.answerAsBytes && speaksOpenai(dialect);
-    if (!stream) {
-      const options = { asBytes, dialect, context, work, dropped, hide };
-      return kept({ dropped, ...readWhole(await openAnswer(exchange), options) });
-    }
+    const options = { asBytes, dialect, context, work, dropped, hide };
+    if (!stream) return kept({ dropped, ...readWhole(await openAnswer(exchange), options) });
+    const streamed = { ...exchange, noteSpent: (usage: Usage) => noteSpent(options, usage) };
     if (asBytes) {
       const usageAsked = work.request.stream_options?.include_usage === true;
       const reader = createByteReader({
@@ -109,11 +108,11 @@ export function createOpenChat(options: OpenChatOptions): OpenChat {
         maxEventBytes,
         chunkObject: 'chat.completion.chunk',
       });
-      return { dropped, kind: 'byte-stream', stream: await openStream({ ...exchange, reader }) };
+      return { dropped, kind: 'byte-stream', stream: await openStream({ ...streamed, reader }) };
     }
     const framing = await createFraming(dialect.framing, maxEventBytes);
     const reader = createChunkReader({ dialect, context, framing, choices, promptTokens: work.promptTokens });
-    return kept({ dropped, kind: 'chunk-stream', stream: await openStream({ ...exchange, reader }) });
+    return kept({ dropped, kind: 'chunk-stream', stream: await openStream({ ...streamed, reader }) });
   };
 }
 

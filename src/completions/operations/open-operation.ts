@@ -1,6 +1,7 @@
 import type { Clock } from '../../platform/clock/clock.ts';
 import { AppError } from '../../platform/errors/app-error.ts';
 import type { FindApi, KnownModel, UsableApi } from '../apis/model-api.ts';
+import type { Usage } from '../contract/chat.ts';
 import {
   isVertexClaude,
   VERTEX_CLAUDE_COUNT_PATH,
@@ -158,6 +159,8 @@ export interface LaneWork {
   readonly form: LaneForm;
   readonly promptTokens: number;
   readonly idempotencyId: string;
+  /** Where what a failed try used is noted; undefined for calls that cost nothing. */
+  readonly spending?: SpendingRecord;
 }
 
 export interface OpenLanes {
@@ -220,16 +223,26 @@ export function createOpenLanes(options: OpenLaneOptions): OpenLanes {
     const start = await send({ api, attempt, encoded, stream, idempotencyId });
     const hide = hidingSecretsOf(api);
     const exchange = { start, decodeFailure: dialect.decodeFailure, hide, presence, now: clock.now };
+    const noteSpent = (usage: Usage) => {
+      if (work.spending !== undefined) addSpent(work.spending, usage, false);
+    };
     const onKept = (ids: readonly string[]) => form.onKept?.(ids, placeOf(target));
     if (stream) {
       const reader = createLaneReader({ lane: form.lane, promptTokens, maxEventBytes, onKept });
-      return { dropped: [], kind: 'byte-stream', stream: await openStream({ ...exchange, reader }) } as const;
+      return {
+        dropped: [],
+        kind: 'byte-stream',
+        stream: await openStream({ ...exchange, reader, noteSpent }),
+      } as const;
     }
     const body = await openAnswer(exchange);
     const answer = parseEvent(body.toString('utf8'));
     if (answer === undefined) throw upstreamError('its answer is not a JSON object');
     const { usage, failure, kept = [] } = form.lane.readWhole(answer);
-    if (failure !== undefined) throw failureToError(failure, hide);
+    if (failure !== undefined) {
+      if (usage !== undefined) noteSpent(usage);
+      throw failureToError(failure, hide);
+    }
     if (kept.length > 0) onKept(kept);
     const measured =
       usage === undefined

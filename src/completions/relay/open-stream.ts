@@ -1,6 +1,6 @@
 import { AppError } from '../../platform/errors/app-error.ts';
 import { afterReads } from '../../platform/queue/after-reads.ts';
-import type { ChatChunk, ChatCompletion } from '../contract/chat.ts';
+import type { ChatChunk, ChatCompletion, Usage } from '../contract/chat.ts';
 import type { UpstreamFailure } from '../dialects/dialect.ts';
 import type { MeasuredUsage } from '../routing/call-record.ts';
 import { failureToError, type UpstreamHeaders, upstreamError } from '../routing/upstream-failure.ts';
@@ -28,6 +28,8 @@ export interface OpenStreamOptions<Piece> extends OpenOptions {
   readonly reader: StreamReader<Piece>;
   /** Accepts any content type, for files. */
   readonly anyType?: boolean;
+  /** Gets what the upstream says that it used, where the stream fails before its first event was passed on. */
+  readonly noteSpent?: ((usage: Usage) => void) | undefined;
 }
 
 /** How many pieces may wait for a sink before the upstream is paused. */
@@ -129,13 +131,18 @@ export function openStream<Piece>(options: OpenStreamOptions<Piece>): Promise<Op
       }
       const { piece, hasEvent, failure, done } = reading;
       if (failure !== undefined) {
-        if (piece !== undefined && opened) deliver(piece);
+        if (!opened) noteSpent(reader.usage());
+        else if (piece !== undefined) deliver(piece);
         stop(failureToError(failure, hide));
         return;
       }
       if (hasEvent) open();
       if (done) conclude({ last: piece });
       else if (piece !== undefined) deliver(piece);
+    }
+
+    function noteSpent({ usage, estimated }: MeasuredUsage): void {
+      if (!estimated) options.noteSpent?.(usage);
     }
 
     /** Closes the connection and ends the stream with an error. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startCompletions } from '../../kit/completions/start-completions.ts';
-import { answers, completionOf, refuses, startScriptedUpstream } from '../../kit/scripted-upstream.ts';
+import { answers, completionOf, refuses, startScriptedUpstream, streams } from '../../kit/scripted-upstream.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as a client reads them
 type Json = any;
@@ -46,4 +46,39 @@ test('tries that failed are charged at the price of their own target, also befor
   upstream.script(spoilt, answers(completionOf('Hi', { usage })));
   const translated = await post('/v1/responses', { model: 'mixed', input: 'Hello' });
   assert.deepEqual(((await translated.json()) as Json).usage.cost, 0.000275);
+});
+
+test('what a failed response used is charged, passed as bytes or translated, whole or as a stream', async (t) => {
+  const upstream = await startScriptedUpstream(t);
+  const { url, post } = await startCompletions(t, {
+    settings: {
+      prices: { 'openai/gpt-5-codex': { input: 0.00001, output: 0.00002 } },
+      apis: { openai: { base_url: upstream.url, api_key: 'key-1', responses: true } },
+      models: [{ name: 'think', targets: [{ model: 'openai/gpt-5-codex' }], retries: 0 }],
+    },
+  });
+  const response = {
+    ...{ id: 'resp_1', object: 'response', created_at: 1, model: 'think', status: 'failed', output: [] },
+    error: { code: 'server_error', message: 'It failed.' },
+    usage: { input_tokens: 11, output_tokens: 7, total_tokens: 18 },
+  };
+  const named = (type: string, data: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
+  const events = [
+    named('response.created', { response: { ...response, status: 'in_progress', error: null, usage: null } }),
+    named('response.failed', { response }),
+  ];
+  const messages = [{ role: 'user', content: 'Hello' }];
+  for (const [path, body] of [
+    ['/v1/responses', { input: 'Hello' }],
+    ['/v1/chat/completions', { messages }],
+  ] as const) {
+    for (const stream of [false, true]) {
+      upstream.script(stream ? streams(events) : answers(response));
+      const failed = await post(path, { model: 'think', ...body, stream });
+      await failed.arrayBuffer();
+      const list = await fetch(`${url}/v1/usage/calls?request_id=${failed.headers.get('x-request-id')}`);
+      const [call] = ((await list.json()) as Json).data;
+      assert.deepEqual([path, stream, call.cost_usd], [path, stream, 0.00025]);
+    }
+  }
 });

@@ -65,7 +65,7 @@ function decodeResponsesAnswer(body: unknown, context: DialectContext): DecodedA
   const response = asObject(body);
   if (response === undefined) return { failure: noObject() };
   if (isFailureObject(response, Array.isArray(response.output)) || response.status === 'failed') {
-    return { failure: failureOfResponse(response) };
+    return { failure: failureOfResponse(response), usage: readResponsesUsage(response.usage, response.output) };
   }
   if (!Array.isArray(response.output)) return { failure: brokenAnswer('The response of the model API has no output.') };
   const own = headOf(context);
@@ -199,7 +199,7 @@ function decodeResponsesEvent(state: ResponsesStreamState, { event, data }: Stre
       return finish(state, asObject(body.response) ?? {});
     case 'response.failed':
     case 'response.cancelled':
-      return failedStep(state, failureOfResponse(asObject(body.response) ?? {}));
+      return fail(state, asObject(body.response) ?? {});
     default:
       return silentStep(state);
   }
@@ -283,6 +283,13 @@ function closeItem(state: ResponsesStreamState, place: number, item: JsonObject)
   const step = argued(state, place, call.custom ? item.input : item.arguments);
   state.calls.delete(place);
   return step;
+}
+
+/** A response that failed may have used tokens. */
+function fail(state: ResponsesStreamState, response: JsonObject): Step {
+  const usage = readResponsesUsage(response.usage, response.output);
+  const step = failedStep(state, failureOfResponse(response));
+  return usage === undefined ? step : { ...step, chunks: [usageChunk(state.head, usage)] };
 }
 
 function finish(state: ResponsesStreamState, response: JsonObject): Step {
