@@ -297,7 +297,7 @@ function encodeMessage(message: ChatMessage, dropped: Set<string>, steps: Steps)
     ...(hasCalls && {
       tool_calls: calls.map((call) => {
         const { id, type, function: called } = asFunctionCall(call);
-        return { id, type, function: called };
+        return { id, type, function: { ...called, arguments: called.arguments || '{}' } };
       }),
     }),
     ...(hasCalls && typeof reasoning === 'string' && reasoning !== '' && { tool_plan: reasoning }),
