@@ -67,7 +67,7 @@ function clusterText(instances: Listed): string {
     one.state,
     one.settingsDigest || '-',
     seconds(one.leaseMs),
-    `${one.clockDifferenceMs < 0 ? '' : '+'}${seconds(one.clockDifferenceMs)}`,
+    differenceText(one.clockDifferenceMs),
     String(one.sessions),
     String(one.sockets),
   ]);
@@ -77,6 +77,12 @@ function clusterText(instances: Listed): string {
 
 function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
+}
+
+function differenceText(ms: number): string {
+  // Less than half of a tenth has no sign that could be read: `+0.0 s`.
+  const tenths = Math.round(ms / 100) || 0;
+  return `${tenths < 0 ? '' : '+'}${seconds(tenths * 100)}`;
 }
 
 /** What an operator has to do something about. */
