@@ -51,6 +51,21 @@ test('screens of people lead to the login where nobody has logged in, and back',
   assert.equal(await link.getAttribute('href'), '/login?next=%2Fconsole%2Fkeys');
 });
 
+test('the login page says why a provider refused, and nothing else that its address says', async (t) => {
+  const program = await startProgram(t);
+  const { page } = await openPage(t, `${program.url}/login?error=access_denied`);
+  const told = page.getByRole('alert');
+  for (const [code, text] of [
+    ['access_denied', 'The login was cancelled at the provider.'],
+    ['server_error', 'The login failed: server_error'],
+    ['constructor', 'The login failed: constructor'],
+    ['Call +1 555 0100 to get your account back', 'The login failed. Try again.'],
+  ] as const) {
+    await page.goto(`${program.url}/login?error=${encodeURIComponent(code)}`);
+    await told.getByText(text, { exact: true }).waitFor();
+  }
+});
+
 test('a login that has ended elsewhere leads to the login, and from there back, with the filters and what was written', async (t) => {
   const { page, url } = await openAsAda(t, '/console?view=list');
   const endLogin = () => page.context().request.delete(`${url}/api/auth/session`, { headers: { origin: url } });

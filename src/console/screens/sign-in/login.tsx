@@ -37,11 +37,7 @@ export default function Login() {
       title="Log in to Trestle"
       onLoggedIn={() => go(next, { replace: true })}
       {...(oauthCode !== null && { first: () => exchangeCode(oauthCode) })}
-      above={
-        oauthError === null ? null : (
-          <ErrorBox error={OAUTH_PROBLEMS[oauthError] ?? `The login failed: ${oauthError}`} />
-        )
-      }
+      above={oauthError === null ? null : <ErrorBox error={oauthProblem(oauthError)} />}
       others={(methods.data?.providers ?? []).map(({ id, label }) => (
         <a key={id} className="button" href={`${BASE}/api/auth/oauth/login/${encodeURIComponent(id)}`}>
           Continue with {label}
@@ -187,4 +183,10 @@ export function LoginSteps({ title, onLoggedIn, first, above, others, children }
 /** Only a path of our own: a link must not send someone elsewhere after the login. */
 export function safePath(path: string | null): string {
   return path !== null && /^\/console(?:[/?]|$)/.test(path) ? path : '/console';
+}
+
+/** Anybody can make an address, so no more of it is shown than the code of an error. */
+function oauthProblem(code: string): string {
+  const known = Object.hasOwn(OAUTH_PROBLEMS, code) ? OAUTH_PROBLEMS[code] : undefined;
+  return known ?? (/^[a-z_]{1,40}$/.test(code) ? `The login failed: ${code}` : 'The login failed. Try again.');
 }
