@@ -62,6 +62,8 @@ test('the board: filters and views in the address, a sorted list, and cards that
   await running.getByLabel('Actions for wait').click();
   await running.getByRole('button', { name: 'Stop' }).click();
   assert.match(await (await waiting).text(), /"status":"cancelled"/);
+  // What its user has stopped did not fail.
+  await done.getByRole('link', { name: /^wait.*stopped/s }).waitFor();
   await done.getByLabel('Actions for say apple').click();
   await done.getByRole('button', { name: 'Rename' }).click();
   await done.getByLabel('Title').fill('Apples');

@@ -66,6 +66,7 @@ test('a network that is gone while an answer streams: the page says so, catches 
   assert.equal(await shownText(page), before, 'nothing comes over a link that is gone');
   await link.raise();
   await page.getByText(/caught up \d+ updates/).waitFor();
+  await page.getByText(/caught up \d+ updates/).waitFor({ state: 'detached' });
   await page.locator('.turn-end').waitFor();
   assert.equal((await shownText(page)).trim(), WORDS, 'nothing is lost, and nothing comes twice');
   assert.equal(await storedText(program.url, page), WORDS);

@@ -30,6 +30,8 @@ const EVICTED_TOGETHER = 5000;
 const POLL_MS = 1000;
 /** How soon a session is looked for again that is not there, or whose server cannot answer now. */
 const AGAIN_MS = 5000;
+/** How long it is said how much was missed. */
+const NOTICE_MS = 15_000;
 
 /** Whether the next attempt may find what this one has not: a session may be about to start, and a server comes back. */
 function isPassing(error: unknown): boolean {
@@ -133,6 +135,9 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
       // What was missed comes within moments of the new connection.
       window.setTimeout(() => {
         wasLost = false;
+        window.setTimeout(() => {
+          if (!wasLost && !isClosed) change({ caughtUp: 0 });
+        }, NOTICE_MS);
       }, 2000);
     }
   }

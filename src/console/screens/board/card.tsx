@@ -136,8 +136,9 @@ export function Card({ session, questions, hasState = false, onSwiped }: CardPro
   const { sessionId, title, providerId, doing, state, updatedAt, lastTurn, costUsd, folder, queuedTurns } = session;
   const { jobId, nodeId } = session;
   const { files, added, removed } = session.changed;
-  const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed';
-  const ended = failed ? `${lastTurn.status} ${lastTurn.code}` : shortPath(folder);
+  const wasStopped = state === 'idle' && lastTurn?.code === 'TURN_CANCELLED';
+  const failed = state === 'idle' && lastTurn !== null && lastTurn.status !== 'completed' && !wasStopped;
+  const ended = failed ? `${lastTurn.status} ${lastTurn.code}` : wasStopped ? 'stopped' : shortPath(folder);
   const line = doing !== '' ? titleText(doing) : visible(ended);
   const asked = questions.find((one) => one.sessionId === sessionId && one.owner === session.owner);
   return (
