@@ -120,6 +120,7 @@ export const PROMISES: readonly PromiseRow[] = [
       'sessions that could not be continued',
       ['updates seen and lost by a kill', 'updates that a client saw before they were stored, and a kill lost'],
       ['the oldest of them, before the kill', 'age of the oldest of these at the kill'],
+      ['ready after a kill, at most', 'time until ready after a kill, at most'],
     ],
   },
   {
@@ -145,6 +146,7 @@ export const PROMISES: readonly PromiseRow[] = [
       ['calls lost by a clean stop', 'records lost by a clean stop'],
       ['calls lost by kills', 'records lost by kills'],
       ['the oldest of them, before the kill', 'age of the oldest of these at the kill'],
+      ['ready after a stop, at most', 'time until ready after a stop, at most'],
       ['budgets exceeded by more than was lost', 'budgets exceeded by more than the kills lost'],
     ],
   },
