@@ -201,7 +201,8 @@ test('earlier items come above what is read, which stays where it is', async (t)
   const agents = { catalog: ['scripted'], default: 'scripted', custom };
   // More items than a page of updates has.
   const { page, problems, log } = await openSession(t, agents, 'report 1 1 331');
-  await page.getByRole('button', { name: 'Send' }).waitFor();
+  // What comes while it is followed does not make a page.
+  await log.locator('.turn-end').waitFor();
   const gate = Promise.withResolvers<void>();
   await page.route(/beforeSeq/, async (route) => {
     await gate.promise;

@@ -224,6 +224,11 @@ export function Menu({ label, children }: MenuProps) {
       removeEventListener('keydown', press, { capture: true });
     };
   }, [isOpen]);
+  /** The browser says some time after a click that the menu is open. A key pressed until then would not close it. */
+  function toggle(event: MouseEvent): void {
+    event.preventDefault();
+    setOpen(!isOpen);
+  }
   function choose({ target }: MouseEvent): void {
     const chosen = target instanceof Element ? target.closest('button, a') : null;
     // A button that answers in its own place, such as by "Copied", stays in sight.
@@ -233,8 +238,8 @@ export function Menu({ label, children }: MenuProps) {
     button.current?.focus();
   }
   return (
-    <details ref={element} className="menu" open={isOpen} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
-      <summary ref={button} aria-label={label}>
+    <details ref={element} className="menu" open={isOpen}>
+      <summary ref={button} aria-label={label} onClick={toggle}>
         ⋯
       </summary>
       <div onClickCapture={choose}>{children}</div>
