@@ -247,6 +247,10 @@ test('keys move through a conversation; a message is called back; files go with 
   await until('the text after it', async () => (await focused()) === 'edited');
   await page.keyboard.press('k');
   await until('the change again', async () => (await focused()).includes('Edit first.txt'));
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.keyboard.press('c');
+  await page.getByText('Copied', { exact: true }).waitFor();
+  assert.match(await page.evaluate<string>('navigator.clipboard.readText()'), /^Edit first\.txt/);
   await page.keyboard.press('m');
 
   const field = page.getByLabel('Message');

@@ -307,6 +307,10 @@ test('over plain HTTP, where browsers offer less, sessions and runs start and th
   await page.getByLabel('What should be done?').fill('hello');
   await page.getByRole('button', { name: 'Start' }).click();
   await page.waitForURL(/\/console\/sessions\//);
+  const log = page.getByRole('log');
+  await log.locator('.turn-end').waitFor();
+  await log.press('c');
+  await page.getByText('This browser copies on https addresses and on localhost only.').waitFor();
   await page.goto(`${program.url}/console/playground`);
   await page.getByLabel('Message').fill('hello there');
   await page.getByRole('button', { name: 'Send' }).click();

@@ -33,6 +33,8 @@ const NEAR_END = 80;
 /** So long the list stays where it is while earlier items are measured. */
 const SETTLED_MS = 1000;
 
+const SAID_MS = 4000;
+
 /**
  * Keeps what is read in its place when earlier items come above it. The second item counts: the first one may be the rest of an
  * item that now has its beginning. Returns what notes its place while they are waited for, and what gives the list free.
@@ -114,6 +116,7 @@ export function Conversation(props: ConversationProps) {
   }, [hasEarlier, isLoading, length]);
   /** The key of the item that the keys have gone to. */
   const [current, setCurrent] = useState<string>();
+  const copied = useCopied();
   /** Goes to the next item of a kind, before (-1) or after (1) the current one, or from the end of the list. */
   function step(direction: 1 | -1, isSought: (item: Item | Group) => boolean): void {
     const at = items.findIndex(({ key }) => key === current);
@@ -133,7 +136,7 @@ export function Conversation(props: ConversationProps) {
     nextEdit: () => step(1, (item) => matches(item, 'edits')),
     copyItem: () => {
       const item = items.find(({ key }) => key === current) ?? last;
-      if (item !== undefined) void navigator.clipboard?.writeText(copyText(item, byId.get(item.turnId)));
+      if (item !== undefined) copied.copy(copyText(item, byId.get(item.turnId)));
     },
     latest: () => {
       setCurrent(undefined);
@@ -203,6 +206,9 @@ export function Conversation(props: ConversationProps) {
       <p className="hidden-label" role="status">
         {isRunning ? 'The agent is working.' : 'The agent has finished.'}
       </p>
+      <p className="copied" role="status">
+        {copied.said}
+      </p>
       {isFollowing ? null : (
         <button type="button" className="latest" title={tipOf('latest')} onClick={() => setFollowing(true)}>
           Latest ↓
@@ -210,6 +216,27 @@ export function Conversation(props: ConversationProps) {
       )}
     </section>
   );
+}
+
+/** Copies by a key, which has no button that could say whether it worked. */
+function useCopied(): { readonly said: string; copy(text: string): void } {
+  const [said, setSaid] = useState('');
+  useEffect(() => {
+    if (said === '') return;
+    const timer = setTimeout(() => setSaid(''), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [said]);
+  return {
+    said,
+    copy(text) {
+      if (!('clipboard' in navigator)) setSaid('This browser copies on https addresses and on localhost only.');
+      else
+        navigator.clipboard.writeText(text).then(
+          () => setSaid('Copied'),
+          () => setSaid('Not copied'),
+        );
+    },
+  };
 }
 
 /** Sizes are set by script, because the policy of the page forbids styles in markup. */
