@@ -1,26 +1,14 @@
 import './styles/tokens.css';
 import './styles/base.css';
 import './styles/screens.css';
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { QueryClientProvider } from '@tanstack/react-query';
 import { createRoot } from 'react-dom/client';
 import { Router } from 'wouter';
 import { systemOfPage } from './data/accounts.ts';
 import { readNamedSession } from './data/bridge.ts';
-import { BASE, Problem } from './data/request.ts';
+import { queries } from './data/queries.ts';
+import { BASE } from './data/request.ts';
 import { App, loadScreen } from './routes.tsx';
-
-const RETRIES = 2;
-
-const queries = new QueryClient({
-  defaultOptions: {
-    queries: {
-      // A refusal stays one; a lost connection may come back.
-      retry: (count, error) => count < RETRIES && !(error instanceof Problem && error.status > 0 && error.status < 500),
-      staleTime: 5000,
-      refetchOnWindowFocus: false,
-    },
-  },
-});
 
 const system = systemOfPage();
 // A token would have to be asked for first.

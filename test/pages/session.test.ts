@@ -137,6 +137,27 @@ test('an answer is remembered for a folder, named where it decides, listed and f
   assert.deepEqual(problems, []);
 });
 
+test('a question is shown that came while the session was read for the first time', async (t) => {
+  const custom = [{ id: 'scripted', command: process.execPath, args: [AGENT] }];
+  const agents = { catalog: ['scripted'], default: 'scripted', custom };
+  const { page, problems } = await openSession(t, agents, 'ask');
+  const card = page.getByRole('region', { name: 'The agent asks' });
+  await card.waitFor();
+  let reads = 0;
+  await page.route(/\/api\/bridge\/sessions\/[^/?]+(?:\?|$)/, async (route) => {
+    reads += 1;
+    const response = await route.fetch();
+    if (reads > 1) return route.fulfill({ response });
+    // As it was a moment before, and on its way until the page has been told of the question.
+    await page.waitForTimeout(3000);
+    const view = (await response.json()) as object;
+    return route.fulfill({ response, json: { ...view, permissions: [] } });
+  });
+  await page.reload();
+  await card.waitFor();
+  assert.deepEqual(problems, []);
+});
+
 test('an administrator who stops and closes a session of somebody else names the owner', async (t) => {
   const agents = { default: 'builtin', builtin: { model: 'demo/echo?delay=1000' } };
   const { page, url } = await openAsAda(t, '/console', { agents });

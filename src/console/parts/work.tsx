@@ -239,6 +239,7 @@ export function Menu({ label, children }: MenuProps) {
   }
   return (
     <details ref={element} className="menu" open={isOpen}>
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: a summary is a button */}
       <summary ref={button} aria-label={label} onClick={toggle}>
         ⋯
       </summary>
