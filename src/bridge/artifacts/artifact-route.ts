@@ -19,21 +19,24 @@ export interface DownloadParts {
   fromInstance: ((row: KeptFile['row'], signal: AbortSignal) => Promise<RelayedFile>) | undefined;
 }
 
-/** The maximum number of simultaneous downloads through this bridge, and the time limit of each. */
+/** The maximum number of simultaneous downloads through this bridge, of all clients and of one, and the time limit of each. */
 const MAX_RELAYED = 64;
+const MAX_RELAYED_OF_ADDRESS = 48;
 const MAX_RELAY_MS = 15 * 60_000;
 
 /** The download of a file that a turn produced: the signature in the path is the credential. */
 export function createDownload({ artifacts, clock, stopped, ...parts }: DownloadParts) {
-  let relayed = 0;
+  /** The client of each download that is under way. */
+  const relayed: string[] = [];
 
-  async function relay(request: (signal: AbortSignal) => Promise<RelayedFile>): Promise<RelayedFile> {
-    if (relayed >= MAX_RELAYED) throw new AppError('OVERLOADED');
-    relayed += 1;
+  async function relay(address: string, request: (signal: AbortSignal) => Promise<RelayedFile>): Promise<RelayedFile> {
+    const own = relayed.filter((one) => one === address).length;
+    if (relayed.length >= MAX_RELAYED || own >= MAX_RELAYED_OF_ADDRESS) throw new AppError('OVERLOADED');
+    relayed.push(address);
     const tooLong = new AbortController();
     const stopTimer = clock.after(MAX_RELAY_MS, () => tooLong.abort());
     const ended = () => {
-      relayed -= 1;
+      relayed.splice(relayed.indexOf(address), 1);
       stopTimer();
     };
     try {
@@ -59,10 +62,12 @@ export function createDownload({ artifacts, clock, stopped, ...parts }: Download
     return parts.fromInstance(row, signal);
   }
 
-  async function keptFile({ row, file }: KeptFile) {
+  async function keptFile({ row, file }: KeptFile, address: string) {
     const { content_type: contentType, size_bytes: sizeBytes } = row;
-    if (file === undefined)
-      return { contentType, sizeBytes, body: (await relay((signal) => fetchKept(row, signal))).body };
+    if (file === undefined) {
+      const { body } = await relay(address, (signal) => fetchKept(row, signal));
+      return { contentType, sizeBytes, body };
+    }
     return { contentType, sizeBytes, body: sizeBytes === 0 ? '' : createReadStream(file, { end: sizeBytes - 1 }) };
   }
 
@@ -71,7 +76,9 @@ export function createDownload({ artifacts, clock, stopped, ...parts }: Download
     const name =
       'row' in found ? basename(String(JSON.parse(found.row.relative_path))) : decodeName(basename(found.path));
     const { contentType, sizeBytes, body } =
-      'row' in found ? await keptFile(found) : await relay((signal) => fetchLink(found.place, found.path, signal));
+      'row' in found
+        ? await keptFile(found, head.address)
+        : await relay(head.address, (signal) => fetchLink(found.place, found.path, signal));
     reply.header('content-type', contentType);
     reply.header('content-length', sizeBytes);
     reply.header('content-disposition', `attachment; filename*=UTF-8''${encodeName(name)}`);

@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { createRemoteAgent } from '../../../src/bridge/agents/remote/create-remote-agent.ts';
 import { createArtifactLinks } from '../../../src/bridge/artifacts/artifact-links.ts';
+import { createDownload } from '../../../src/bridge/artifacts/artifact-route.ts';
 import { systemClock } from '../../../src/platform/clock/clock.ts';
 import { systemRandomness } from '../../../src/platform/clock/randomness.ts';
+import type { Reply, RequestHead } from '../../../src/platform/http/surface.ts';
 import { makeId } from '../../kit/bridge/builtin-agent.ts';
 import { call } from '../../kit/bridge/session-client.ts';
 import { MAIN_TOKEN, startBridge } from '../../kit/bridge/start-bridge.ts';
@@ -208,4 +212,38 @@ test('DB-4: a link leads to a link of another bridge and to nothing else, whatev
       ],
     },
   );
+});
+
+test('downloads from elsewhere are limited, and those of one client leave a quarter to the others', async () => {
+  const bodies: PassThrough[] = [];
+  const download = createDownload({
+    artifacts: { find: async () => ({ place: 'agent.one', path: '/file.txt', expiresAt: 0 }) },
+    clock: systemClock,
+    stopped: new AbortController().signal,
+    fromNode: () => Promise.reject(new Error('not asked')),
+    async fromAgent() {
+      const body = new PassThrough();
+      bodies.push(body);
+      return { contentType: 'text/plain', sizeBytes: 1, body };
+    },
+    fromInstance: undefined,
+  });
+  const reply = { header: () => reply, send: (body: unknown) => body } as unknown as Reply;
+  const start = (address: string) => download({ head: { path: '/artifacts/x', address } as RequestHead, reply });
+  const startMany = (count: number, address: string) =>
+    Promise.all(Array.from({ length: count }, () => start(address)));
+  await startMany(48, '10.0.0.1');
+  await assert.rejects(start('10.0.0.1'), { code: 'OVERLOADED' });
+  await startMany(16, '10.0.0.2');
+  await assert.rejects(start('10.0.0.2'), { code: 'OVERLOADED' });
+  for (const body of [bodies.at(0), bodies.at(-1)]) {
+    assert.ok(body);
+    const closed = once(body, 'close');
+    body.destroy();
+    await closed;
+  }
+  await start('10.0.0.1');
+  await assert.rejects(start('10.0.0.1'), { code: 'OVERLOADED' });
+  await start('10.0.0.2');
+  for (const body of bodies) body.destroy();
 });
