@@ -103,6 +103,10 @@ test('a message that is removed while another turn writes is a note, and does no
     items.map((item) => ('text' in item ? item.text : item.kind)),
     ['start', 'removed', 'Hello', 'end'],
   );
+  assert.deepEqual(
+    items.map((item) => item.kind === 'note' && item.isUnsent),
+    [false, true, false, false],
+  );
 });
 
 const kinds = fc.constantFrom(

@@ -11,6 +11,8 @@ export type Item =
       readonly text: string;
       readonly tone: 'plain' | 'allowed' | 'denied';
       readonly decidedBy?: Decider;
+      /** About a message that was not sent: the task of its turn. */
+      readonly isUnsent?: true;
     })
   /** The task as it is stored with the update: the turn itself may not be known to the page. */
   | (Common & { readonly kind: 'start'; readonly prompt: string })
@@ -125,7 +127,8 @@ function addItem(items: Item[], update: Update): void {
 function addRemoved(items: Item[], common: Common, text: string): void {
   const last = items.at(-1);
   const isGoingOn = last?.kind === 'text' || last?.kind === 'thinking';
-  items.splice(isGoingOn ? -1 : items.length, 0, { ...common, kind: 'note', tone: 'plain', text });
+  const note: Item = { ...common, kind: 'note', tone: 'plain', text, isUnsent: true };
+  items.splice(isGoingOn ? -1 : items.length, 0, note);
 }
 
 /** Text of the same step continues the item before it. */

@@ -54,6 +54,7 @@ export const Entry = memo(function Entry({ item, turn, folder, ...actions }: Ent
       return (
         <p className={`note ${item.tone}`}>
           {visible(item.text)}
+          {item.isUnsent && turn !== undefined ? <UnsentText text={turn.prompt} /> : null}
           {item.decidedBy === undefined ? null : <DecidedBy {...item.decidedBy} />}
         </p>
       );
@@ -61,6 +62,14 @@ export const Entry = memo(function Entry({ item, turn, folder, ...actions }: Ent
       return <TurnEnd item={item} turn={turn} {...actions} />;
   }
 });
+
+const MAX_UNSENT = 300;
+
+/** A message that was not sent is not lost: its beginning is shown, the key c copies all of it, and the arrow up calls it back. */
+function UnsentText({ text }: { readonly text: string }) {
+  const shown = text.length > MAX_UNSENT ? `${text.slice(0, MAX_UNSENT)} …` : text;
+  return <q className="unsent">{visible(shown)}</q>;
+}
 
 /** Who or what has decided about a permission. */
 function DecidedBy({ answeredBy, rule }: Decider) {
@@ -209,6 +218,7 @@ function inputText(input: unknown): string {
 /** What `c` copies of an item. */
 export function copyText(item: Item | Group, turn: Turn | undefined): string {
   if (item.kind === 'start') return turn?.prompt ?? item.prompt;
+  if (item.kind === 'note' && item.isUnsent) return turn?.prompt ?? item.text;
   if (item.kind === 'end') return turn?.output ?? item.message;
   if (item.kind === 'group') return item.calls.map(({ title }) => title).join('\n');
   if (item.kind === 'tool') return [item.call.title, outputText(item.call.output)].filter(Boolean).join('\n');
