@@ -35,8 +35,10 @@ interface SessionStream {
 
 test('an open session keeps 20,000 updates, and reads earlier ones again', async (t) => {
   const asked: string[] = [];
+  let gate: Promise<void> | undefined;
   t.mock.method(globalThis, 'fetch', async (input: URL) => {
     asked.push(input.href);
+    await gate;
     const before = Number(input.searchParams.get('beforeSeq') ?? 301);
     const updates = range(before - 300, before - 1);
     const [first] = updates;
@@ -74,5 +76,17 @@ test('an open session keeps 20,000 updates, and reads earlier ones again', async
   await stream.loadEarlier();
   assert.deepEqual(seen(), [15_300, '4702', '20001'], 'what was evicted is read again');
   assert.match(asked.at(-1) ?? '', /beforeSeq=5002/);
+
+  const { promise, resolve } = Promise.withResolvers<void>();
+  gate = promise;
+  const loading = stream.loadEarlier();
+  for (const update of range(20_002, 24_702)) send(update);
+  draw();
+  assert.deepEqual(seen(), [15_000, '9703', '24702']);
+  resolve();
+  await loading;
+  assert.deepEqual(seen(), [15_000, '9703', '24702'], 'a page that leaves a gap is not shown');
+  await stream.loadEarlier();
+  assert.deepEqual(seen(), [15_300, '9403', '24702']);
   stream.close();
 });

@@ -160,7 +160,10 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
       if (!state.hasEarlier || state.isLoading) return;
       change({ isLoading: true });
       try {
-        const page = await listUpdates(name, { beforeSeq: firstSeq, limit: PAGE });
+        const before = firstSeq;
+        const page = await listUpdates(name, { beforeSeq: before, limit: PAGE });
+        // Those that come after this page were evicted meanwhile: it would leave a gap.
+        if (firstSeq !== before) return change({ isLoading: false });
         firstSeq = page.firstSeq;
         updates = [...page.updates, ...updates];
         change({ folded: foldUpdates(NOTHING, updates), hasEarlier: page.hasEarlier, isLoading: false });
