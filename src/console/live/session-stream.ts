@@ -162,7 +162,7 @@ export function openSessionStream(name: SessionName, live: Live | undefined): Se
       try {
         const before = firstSeq;
         const page = await listUpdates(name, { beforeSeq: before, limit: PAGE });
-        // Those that come after this page were evicted meanwhile: it would leave a gap.
+        // Those that come after this page were evicted until then: it would leave a gap.
         if (firstSeq !== before) return change({ isLoading: false });
         firstSeq = page.firstSeq;
         updates = [...page.updates, ...updates];
