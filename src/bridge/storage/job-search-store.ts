@@ -77,23 +77,19 @@ export function createJobSearchStore(database: Database<BridgeSchema>): JobSearc
       .select('running.session_id')
       .where('running.instance', 'is not', null)
       .where(sql<string>`running.owner || ''`, '=', given.owner);
+    // In the same way, the sessions that instances have. Asked about each of the oldest jobs, PostgreSQL would read all sessions.
+    const held = query
+      .selectFrom('sessions as held')
+      .select('held.session_id')
+      .where('held.instance', '>', sql.lit(''))
+      .where(sql<string>`held.owner || ''`, '=', given.owner);
     return (
       query
         .selectFrom(oldest.as('oldest'))
         // A priority is one digit, so these texts are in the order of both columns.
         .select([sql<string>`min(oldest.priority || oldest.id)`.as('place'), 'oldest.session_id'])
         .where('oldest.session_id', 'not in', running)
-        .where(({ not, exists, selectFrom }) =>
-          not(
-            exists(
-              selectFrom('sessions')
-                .select('sessions.key')
-                .whereRef('sessions.session_id', '=', 'oldest.session_id')
-                .whereRef('sessions.owner', '=', 'oldest.owner')
-                .where('sessions.instance', '!=', sql.lit('')),
-            ),
-          ),
-        )
+        .where('oldest.session_id', 'not in', held)
         .groupBy('oldest.session_id')
         .orderBy('place')
         .limit(MAX_NEXT)
